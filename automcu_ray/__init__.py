@@ -1,0 +1,1 @@
+"""The vocabulary of the project, and what more than one folder needs."""

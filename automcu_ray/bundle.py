@@ -1,0 +1,52 @@
+"""The deliverable of a run: C, ELF, ONNX, test vectors and a manifest, in one folder."""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from automcu_ray.export import DeployedNetwork
+
+TEST_VECTORS = 64
+
+
+def write_bundle(
+    folder: Path,
+    deployed: DeployedNetwork,
+    manifest: dict[str, Any],
+    *,
+    sources: Iterable[Path],
+    elf: Path | None,
+    images: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+) -> None:
+    """Write the bundle; a bundle that was there before is replaced as a whole.
+
+    Test vectors are the first test images (uint8 NCHW), the bytes that go into the network, the outputs that must
+    come out bit for bit, and the labels.
+    """
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for source in sources:
+        shutil.copy(source, part / source.name)
+    if elf is not None:
+        shutil.copy(elf, part / "firmware.elf")
+    (part / "network_float32.onnx").write_bytes(deployed.float_onnx)
+    if deployed.precision != "float32":
+        (part / f"network_{deployed.precision}.onnx").write_bytes(deployed.onnx)
+    images, labels = images[:TEST_VECTORS], labels[:TEST_VECTORS]
+    np.savez_compressed(
+        part / "test_vectors.npz",
+        images=images,
+        inputs=deployed.encode(images),
+        outputs=deployed.run(images),
+        labels=labels,
+    )
+    (part / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    part.replace(folder)

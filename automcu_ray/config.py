@@ -1,0 +1,174 @@
+"""A run's configuration: YAML groups under configs/, overridden by flags, then by `--set a.b=c`."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from automcu_ray.errors import ConfigError, unknown_name
+from automcu_ray.protocol import Positive, Protocols
+from automcu_ray.target import Constraints, Frozen, McuTarget
+from automcu_ray.task import Precision
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+GROUPS = ("target", "searcher", "engine", "backend", "trainer")
+
+
+class Plugin(BaseModel):
+    """A plugin's name and its options; the plugin itself says which options it has."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All keys but the name."""
+        return dict(self.model_extra or {})
+
+
+class Budget(Frozen):
+    """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search."""
+
+    trained: Positive = 16
+    proposals: Positive | None = None
+    seconds: Annotated[float, Field(gt=0)] | None = None
+    finalists: Positive = 2
+
+
+class BoardConfig(Frozen):
+    """Where finalists run: `auto` emulates the target where QEMU can, `qemu` insists on it, `none` does not run."""
+
+    mode: Literal["auto", "qemu", "none"] = "auto"
+    images: Positive = 128
+
+
+class Resources(Frozen):
+    """Shares of the machine; None means worked out from its cores and GPUs."""
+
+    cpus_per_trial: Annotated[float, Field(gt=0)] = 1
+    gpus_per_trial: Annotated[float, Field(ge=0)] | None = None
+    concurrent_trials: Positive | None = None
+    toolchain_workers: Positive | None = None
+    ray_address: str | None = None
+
+
+class RunConfig(Frozen):
+    """Everything a run depends on; written to runs/<name>/config.yaml."""
+
+    task: str
+    seed: int = 0
+    dataset: Plugin
+    precision: Precision = "int8"
+    constraints: Constraints = Constraints()
+    target: McuTarget
+    searcher: Plugin
+    engine: Plugin
+    backend: Plugin
+    trainer: Protocols
+    budget: Budget = Budget()
+    board: BoardConfig = BoardConfig()
+    resources: Resources = Resources()
+    points_to_evaluate: tuple[dict[str, Any], ...] = ()
+
+
+def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> RunConfig:
+    """Return the configuration for `choices` (task and groups by name or YAML path) and `a.b=c` settings.
+
+    Later wins: configs/default.yaml, the task's file, the group's file that either or a flag names, settings.
+
+    Raises:
+        ConfigError: an unknown name, key or unit, or a value out of range; nothing has been written.
+    """
+    config = read_yaml(CONFIGS / "default.yaml")
+    merge(config, _load("task", choices.get("task") or config["task"]))
+    config["task"] = Path(choices.get("task") or config["task"]).stem
+    for group in GROUPS:
+        name = choices.get(group) or config[group]
+        if isinstance(name, str):
+            config[group] = _load(group, name)
+    for setting in settings:
+        merge(config, parse_setting(setting))
+    return validate(config)
+
+
+def validate(config: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration as a model, or raise ConfigError in one line."""
+    try:
+        return RunConfig.model_validate(config)
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from error
+
+
+def parse_setting(setting: str) -> dict[str, Any]:
+    """Return `a.b=c` as {"a": {"b": c}}, c read as YAML."""
+    path, equals, text = setting.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set wants key=value, for instance constraints.ram_kb=64; found {setting!r}.")
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {path}: {text!r} is not a YAML value.") from error
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value  # type: ignore[no-any-return]
+
+
+def merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Put `new` over `into`, key by key, in place."""
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def names(group: str) -> list[str]:
+    """Return the names that configs/<group> offers."""
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return a YAML mapping.
+
+    Raises:
+        ConfigError: no such file, or not a mapping.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no file {path}: give the path of a YAML file.") from None
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}.") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold `key: value` lines, found {type(data).__name__}.")
+    return data
+
+
+def _load(group: str, name: str) -> dict[str, Any]:
+    if name.endswith((".yaml", ".yml")):
+        return read_yaml(Path(name))
+    if name not in names(group):
+        raise unknown_name(group, name, names(group))
+    return read_yaml(CONFIGS / group / f"{name}.yaml")
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(_known_keys(first['loc']))}."
+        return f"unknown key {where!r} in the configuration: {hint}"
+    return f"{where}: {first['msg']}, found {str(first['input'])[:80]!r}."
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the model in which an unknown key was found."""
+    model: Any = RunConfig
+    for part in location[:-1]:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = field.annotation if field is not None else model
+    return sorted(getattr(model, "model_fields", {}))

@@ -1,0 +1,36 @@
+"""The errors a user meets: one class per reaction, not per cause."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class AutoMcuError(Exception):
+    """Base class: its message says what was wanted, what was found, and what to do next."""
+
+
+class ConfigError(AutoMcuError):
+    """Fix the file or the flag: scripts print one line and exit with 2."""
+
+
+class ToolMissingError(AutoMcuError):
+    """Fix the machine: a program that a rung needs is not installed."""
+
+
+class ToolchainError(AutoMcuError):
+    """A toolchain broke on this candidate (crash, timeout, rubbish): the candidate becomes a record."""
+
+
+class BoardError(AutoMcuError):
+    """The board (emulated or real) did not answer as agreed: retry once."""
+
+
+class EngineError(AutoMcuError):
+    """An engine gave no usable text: retried with a bound, then recorded."""
+
+
+def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigError:
+    """Return the error for a name that is not in a table, with the nearest valid name."""
+    names = sorted(known)
+    near = difflib.get_close_matches(found, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else "choose one of these."
+    return ConfigError(f"unknown {kind} {found!r}: {hint} Known: {', '.join(names)}.")

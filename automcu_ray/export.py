@@ -1,0 +1,227 @@
+"""From a torch network to the model that ships: float32 ONNX, or int8 ONNX with int8 input and output.
+
+One convention for the whole project: images are uint8 NCHW and the network's float input is
+`(pixel - 128) / 128`, so the int8 input of a deployed model is exactly `pixel - 128`.
+"""
+
+import copy
+import functools
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+import torch
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.onnx_graph import (
+    float_operators,
+    free_batch,
+    integer_ends,
+    leading_window,
+    quantise_before_pools,
+)
+from automcu_ray.onnx_graph import operators as operators
+from automcu_ray.onnx_graph import with_batch_one as with_batch_one
+from automcu_ray.task import Precision
+
+INPUT, OUTPUT = "image", "logits"
+INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
+BATCH = 256
+TRACED = 2  # batch size while tracing; not 1, which broadcasting would hide
+OPSET = 17  # the newest one the TorchScript exporter writes without conversion
+
+
+@dataclass(frozen=True)
+class DeployedNetwork:
+    """A network as it ships, with what is needed to feed it; picklable.
+
+    `onnx` has a dynamic batch axis. For int8 its own input and output are int8, and a real value is
+    `(q - zero_point) * scale`; for float32 the scales and zero points are None.
+    """
+
+    precision: Precision
+    float_onnx: bytes
+    onnx: bytes
+    input_shape: tuple[int, int, int]
+    num_classes: int
+    input_scale: float | None = None
+    input_zero_point: int | None = None
+    output_scale: float | None = None
+    output_zero_point: int | None = None
+
+    def encode(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """Return the model's input for images (N, C, H, W): int8 `pixel - 128`, or normalised float32."""
+        if self.precision == "float32":
+            return normalize(images)
+        return (images.astype(np.int16) - 128).astype(np.int8)
+
+    def run(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """Return the raw outputs (N, num_classes), int8 or float32, as onnxruntime computes them."""
+        session = _session(self.onnx)
+        parts = [images[i : i + BATCH] for i in range(0, len(images), BATCH)]
+        outputs = [session.run([OUTPUT], {INPUT: self.encode(part)})[0] for part in parts]
+        return np.concatenate(outputs) if outputs else np.empty((0, self.num_classes), self.output_dtype)
+
+    def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
+        """Return the share of images whose largest output is the label's; the first one wins a tie."""
+        return float(np.mean(self.run(images).argmax(axis=1) == labels))
+
+    @property
+    def output_dtype(self) -> np.dtype[Any]:
+        """Type of a value at the model's input and output: int8 or float32."""
+        return np.dtype(np.int8 if self.precision == "int8" else np.float32)
+
+
+def normalize(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """Return the network's float input for images: `(pixel - 128) / 128`, in [-1, 1), same shape."""
+    return (images.astype(np.float32) - np.float32(128)) / np.float32(128)
+
+
+def deploy(
+    network: torch.nn.Module,
+    input_shape: tuple[int, int, int],
+    *,
+    precision: Precision,
+    calibration: npt.NDArray[np.uint8],
+) -> DeployedNetwork:
+    """Return the network as it ships; the network itself is left as it was.
+
+    Args:
+        network: takes (N, *input_shape) float32, returns (N, num_classes) float32.
+        input_shape: (channels, height, width).
+        precision: float32 exports only; int8 also quantises, per channel, from the calibration's extremes.
+        calibration: images (N, *input_shape) for the ranges of the activations; float32 ignores them.
+
+    Raises:
+        ToolchainError: the network cannot be exported or quantised, has an operator that stays in float, or
+            does not answer with one row of logits an image.
+    """
+    with _quiet():
+        float_onnx = _export(network, input_shape)
+        classes = _num_classes(float_onnx, input_shape)
+        if precision == "float32":
+            return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
+        quantised = _quantise(float_onnx, calibration)
+    if stuck := float_operators(quantised):
+        raise ToolchainError(
+            f"int8 needs every operator to be quantised; {', '.join(stuck)} would run in float. "
+            "Replace it (a hard activation by ReLU6, a slice by a convolution) or choose precision float32."
+        )
+    ends = integer_ends(quantised)
+    if (ends.input_scale, ends.input_zero_point) != (INPUT_SCALE, 0):
+        raise ToolchainError(f"the input's scale should be 1/128 with zero point 0, found {ends}.")
+    return DeployedNetwork(
+        "int8",
+        float_onnx,
+        quantised.SerializeToString(),
+        input_shape,
+        classes,
+        ends.input_scale,
+        ends.input_zero_point,
+        ends.output_scale,
+        ends.output_zero_point,
+    )
+
+
+def _export(network: torch.nn.Module, input_shape: tuple[int, int, int]) -> bytes:
+    # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator (FACTS.md).
+    network = copy.deepcopy(network).cpu().eval()
+    buffer = io.BytesIO()
+    try:
+        torch.onnx.export(
+            network,
+            (torch.zeros(TRACED, *input_shape),),
+            buffer,  # type: ignore[arg-type]
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            dynamo=False,
+            opset_version=OPSET,
+        )
+    except Exception as error:  # generated networks fail here in every way there is
+        raise ToolchainError(f"torch.onnx.export refused the network: {_first_line(error)}") from error
+    model = onnx.load_from_string(buffer.getvalue())
+    free_batch(model, TRACED)
+    return bytes(model.SerializeToString())
+
+
+def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:
+    try:
+        shape = _session(float_onnx).run([OUTPUT], {INPUT: np.zeros((TRACED + 1, *input_shape), np.float32)})[0].shape
+    except Exception as error:  # onnxruntime's errors share no base class
+        raise ToolchainError(f"onnxruntime cannot run the exported network: {_first_line(error)}") from error
+    if len(shape) != 2 or shape[0] != TRACED + 1:
+        raise ToolchainError(
+            f"{TRACED + 1} images should give logits of shape ({TRACED + 1}, classes), found {tuple(shape)}."
+        )
+    return int(shape[1])
+
+
+def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.ModelProto:
+    pinned = calibration.copy()
+    window = leading_window(onnx.load_from_string(float_onnx))
+    pinned[0, 0, :window, :window] = 0  # the input's range is the pixel's, whatever the sample holds
+    pinned.flat[-1] = 255
+    with tempfile.TemporaryDirectory(prefix="automcu-quantise-") as folder:
+        source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
+        source.write_bytes(float_onnx)
+        try:
+            quantize_static(
+                source,
+                result,
+                _Calibration(normalize(pinned)),
+                quant_format=QuantFormat.QOperator,  # QDQ models are run in float by the C generator
+                per_channel=True,
+                activation_type=QuantType.QInt8,
+                weight_type=QuantType.QInt8,
+            )
+        except Exception as error:  # onnxruntime's errors share no base class
+            raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
+        model = onnx.load(result)
+    quantise_before_pools(model)
+    return model
+
+
+class _Calibration(CalibrationDataReader):  # type: ignore[misc]
+    """Hands out the calibration images in a few large batches: one at a time costs three times the CPU."""
+
+    def __init__(self, inputs: npt.NDArray[np.float32]) -> None:
+        self.batches = iter([{INPUT: inputs[i : i + BATCH]} for i in range(0, len(inputs), BATCH)])
+
+    def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
+        return next(self.batches, None)
+
+
+@functools.lru_cache(maxsize=4)
+def _session(model: bytes) -> Any:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # trials share the machine
+    options.log_severity_level = 3
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # quantize_static warns on the root logger about advice we do not take
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

@@ -1,0 +1,87 @@
+"""What the ladder answers: `M(a;C)`, the feasibility report (paper 000, equation 4)."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from automcu_ray.target import Frozen
+
+
+class Rung(StrEnum):
+    """The ordered questions of the ladder, cheapest first."""
+
+    SCHEMA = "schema"
+    SHAPES = "shapes"
+    ANALYTIC = "analytic"
+    CONVERT = "convert"
+    LINK = "link"
+    BOARD = "board"
+
+
+class Violation(Frozen):
+    """One reason for a no: which rung, where, and how far off.
+
+    `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply); `where`
+    names the layer, buffer or operator.
+    """
+
+    rung: Rung
+    resource: str
+    where: str = ""
+    found_bytes: int | None = None
+    limit_bytes: int | None = None
+    message: str
+
+    @property
+    def over_bytes(self) -> int | None:
+        """Bytes over the limit, or None where bytes are not the question."""
+        if self.found_bytes is None or self.limit_bytes is None:
+            return None
+        return self.found_bytes - self.limit_bytes
+
+
+class RamUsage(Frozen):
+    """RAM of a linked firmware, in bytes; the parts add up to `total_bytes`."""
+
+    arena_bytes: int
+    io_bytes: int
+    stack_bytes: int
+    data_bss_bytes: int
+    total_bytes: int
+
+
+class FlashUsage(Frozen):
+    """Flash of a linked firmware, in bytes; the parts add up to `total_bytes`.
+
+    `code_bytes` is the generated network, `weights_bytes` its constants, `runtime_bytes` start-up, serial
+    harness and C library.
+    """
+
+    code_bytes: int
+    weights_bytes: int
+    runtime_bytes: int
+    total_bytes: int
+
+
+class FeasibilityReport(Frozen):
+    """`M(a;C) = (RAM(a), Flash(a), status(a))`: what a backend measured; None where it could not.
+
+    An infeasible report may still know the totals (the linker says by how much it overflowed).
+    `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board.
+    """
+
+    feasible: bool
+    backend: str
+    rung: Rung
+    ram_bytes: int | None = None
+    flash_bytes: int | None = None
+    ram: RamUsage | None = None
+    flash: FlashUsage | None = None
+    macs: int | None = None
+    parameters: int | None = None
+    operators: tuple[str, ...] = ()
+    instructions: int | None = None
+    stack_used_bytes: int | None = None
+    violations: tuple[Violation, ...] = ()
+    seconds_by_rung: dict[str, float] = Field(default_factory=dict)
+    cached: bool = False

@@ -1,0 +1,78 @@
+"""The graph as a PyTorch module: the general-purpose model builder of paper 000, section III-B."""
+
+import re
+
+import torch
+from torch import Tensor, nn
+
+from automcu_ray.graph import Graph, Op
+
+NAME_SEPARATOR = "__"  # torch allows no dot in a module's name
+_ACTIVATIONS = {"none": nn.Identity, "relu": nn.ReLU, "relu6": nn.ReLU6, "sigmoid": nn.Sigmoid}
+
+
+class Network(nn.Module):
+    """Runs the operators of a graph in order.
+
+    Input (N, *graph.input_shape) float32, output (N, num_classes) float32 logits. One submodule an operator,
+    named after it (`layer_2.expand` is `layers.layer_2__expand`), so that a checkpoint, an ONNX node and a linker's
+    complaint name the layer that they are about.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+        self.layers = nn.ModuleDict({op.name.replace(".", NAME_SEPARATOR): _module(op) for op in graph.ops})
+
+    def forward(self, images: Tensor) -> Tensor:
+        values: list[Tensor] = []
+        for op, layer in zip(self.graph.ops, self.layers.values(), strict=True):
+            inputs = [images if index < 0 else values[index] for index in op.inputs]
+            values.append(layer(_join(op, inputs)))
+        return values[-1]
+
+
+def _join(op: Op, inputs: list[Tensor]) -> Tensor:
+    if op.kind == "add":
+        return inputs[0] + inputs[1]
+    if op.kind == "mul":
+        return inputs[0] * inputs[1]
+    if op.kind == "concat":
+        return torch.cat(inputs, dim=1)
+    return inputs[0]
+
+
+def _module(op: Op) -> nn.Module:
+    activation: nn.Module = _ACTIVATIONS[op.activation]()
+    if op.kind == "conv":
+        conv = nn.Conv2d(
+            op.in_shape[0],
+            op.shape[0],
+            op.kernel,
+            op.stride,
+            op.padding,
+            groups=op.groups,
+            bias=not op.use_bn,
+        )
+        norm: nn.Module = nn.BatchNorm2d(op.shape[0]) if op.use_bn else nn.Identity()
+        return nn.Sequential(conv, norm, activation)
+    if op.kind == "linear":
+        return nn.Sequential(nn.Flatten(), nn.Linear(op.in_shape[0], op.shape[0]))
+    if op.kind == "max_pool":
+        return nn.MaxPool2d(op.kernel, op.stride)
+    if op.kind == "avg_pool":
+        return nn.AvgPool2d(op.kernel, op.stride)
+    if op.kind == "global_pool":
+        return nn.AdaptiveAvgPool2d(1)
+    return activation  # add, mul, concat: joined before
+
+
+def spec_names(text: str) -> str:
+    """Return a toolchain's message with the paths of ONNX nodes replaced by the names of the spec's operators."""
+    return re.sub(
+        rf"\S*?((?:layer_\d+|head){NAME_SEPARATOR}[a-z0-9_]+?)(?:[./][^\s,;]*|_quant)*(?=[\s,;]|$)", _dotted, text
+    )
+
+
+def _dotted(match: re.Match[str]) -> str:
+    return match[1].replace(NAME_SEPARATOR, ".")

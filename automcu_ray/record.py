@@ -1,0 +1,127 @@
+"""A candidate and what became of it: `r_j = (id_j, a_j, p_j, m_j)` (paper 000, equation 3)."""
+
+from typing import Literal
+
+from automcu_ray.feasibility import FeasibilityReport, Violation
+from automcu_ray.ledger import Cost
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.target import Frozen
+
+Status = Literal["ok", "infeasible", "invalid", "duplicate", "failed"]
+
+
+class Diagnosis(Frozen):
+    """The triple (problem, suggestion, outcome) of paper 002, section 3.4; the outcome comes with the record."""
+
+    problem: str
+    suggestion: str
+    outcome: str = ""
+
+
+class Candidate(Frozen):
+    """One proposal: a spec with its canonical hash, or the reason why there is none.
+
+    `number` counts the proposals of a run from 1. `parent` is the hash of the candidate it was made from.
+    `reply` keeps the first characters of a text that could not be read as a spec.
+    """
+
+    number: int = 0
+    hash: str = ""
+    spec: ArchitectureSpec | None = None
+    proposer: str = ""
+    parent: str = ""
+    diagnosis: Diagnosis | None = None
+    cost: Cost = Cost()
+    violations: tuple[Violation, ...] = ()
+    reply: str = ""
+
+
+class TrainingSummary(Frozen):
+    """`P(a;D,T)`: what training said about a candidate.
+
+    `val_accuracy` is of the network as deployed (int8 unless the task says float32), `val_accuracy_float` of the
+    float network. `peak_memory_bytes` is the resident memory of the worker on CPU, the allocated memory on a GPU.
+    None means not measured.
+    """
+
+    val_accuracy: float
+    val_accuracy_float: float | None = None
+    epochs: int | None = None
+    stopped_early: bool | None = None
+    seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    device: str = ""
+    seed: int | None = None
+    checkpoint: str = ""
+
+
+class Record(Frozen):
+    """The final outcome of one candidate, good or bad."""
+
+    candidate: Candidate
+    status: Status
+    reason: str = ""
+    feasibility: FeasibilityReport | None = None
+    training: TrainingSummary | None = None
+    cost: Cost = Cost()
+    finished_at_s: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """Validation accuracy of the network as deployed; -inf where nothing was trained."""
+        return self.training.val_accuracy if self.training else float("-inf")
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The candidate's diagnosis with its outcome filled in."""
+        mine = self.candidate.diagnosis
+        return mine and Diagnosis(problem=mine.problem, suggestion=mine.suggestion, outcome=self.outcome())
+
+    def outcome(self) -> str:
+        """Return the outcome as one line: the accuracy and sizes, or what went wrong."""
+        if self.training is None or self.feasibility is None:
+            return f"{self.status}: {self.reason}"
+        return (
+            f"accuracy {self.training.val_accuracy:.4f}, RAM {self.feasibility.ram_bytes} bytes, "
+            f"Flash {self.feasibility.flash_bytes} bytes"
+        )
+
+
+def best(records: list[Record]) -> Record | None:
+    """Return the feasible record with the highest score; the earlier one of equals."""
+    trained = [record for record in records if record.status == "ok"]
+    return max(trained, key=lambda record: record.score, default=None)
+
+
+class BoardResult(Frozen):
+    """What a board (emulated or real) answered, beside what onnxruntime gives for the same model and images.
+
+    `bit_equal_images` counts images whose every output byte is equal. `agrees` asks for all of them at int8; float32
+    sums in another order, so there `largest_difference` of any output must be within rounding. `instructions` is per
+    inference; None where a board cannot count.
+    """
+
+    name: str
+    images: int
+    bit_equal_images: int
+    largest_difference: float
+    agrees: bool
+    instructions: int | None = None
+    stack_used_bytes: int | None = None
+    seconds: float | None = None
+
+
+class Finalist(Frozen):
+    """A candidate after full training, the toolchain again with trained weights, and the board."""
+
+    number: int
+    hash: str
+    training: TrainingSummary | None = None
+    feasibility: FeasibilityReport | None = None
+    board: BoardResult | None = None
+    reason: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may win: trained, fits as far as a toolchain said, and the board agreed where there was one."""
+        return self.training is not None and not self.reason

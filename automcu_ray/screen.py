@@ -1,0 +1,87 @@
+"""What a run says on screen before it starts and after it ends."""
+
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from automcu_ray.config import RunConfig
+from automcu_ray.record import best
+from automcu_ray.repository import Repository
+from automcu_ray.run_folder import RunFolder
+from automcu_ray.target import BYTES_PER_KB
+from automcu_ray.task import Task
+
+NO_LANGUAGE_MODEL = (
+    "No language model takes part: engine 'offline' answers by rules. "
+    "Configure one with --engine openai (see configs/engine/openai.yaml)."
+)
+
+
+def show_config(console: Console, config: RunConfig) -> None:
+    """Print the whole configuration as YAML."""
+    console.print(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False), markup=False, highlight=False)
+
+
+def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: RunFolder) -> None:
+    """Print what will be searched, within which limits, and who proposes."""
+    say = _plain(console)
+    say(f"{task.dataset} on {task.target.name}: {task.target.description}")
+    say(
+        f"limits: RAM {task.ram_limit_bytes / BYTES_PER_KB:g} KB, Flash {task.flash_limit_bytes / BYTES_PER_KB:g} KB; "
+        f"precision {task.precision}; searcher {config.searcher.name}; seed {config.seed}; "
+        f"budget {config.budget.trained} trained candidates"
+    )
+    if engine is not None and not engine.is_language_model:
+        say(NO_LANGUAGE_MODEL)
+    say(f"run: {folder.path}")
+
+
+def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None) -> int:
+    """Print the result; return the exit status: 0 with a winner, 1 without, 130 after an interrupt."""
+    say = _plain(console)
+    repository = Repository(folder.journal)
+    if manifest is not None:
+        _say_winner(console, folder, manifest)
+        return 0
+    searched = repository.find("searched")
+    interrupted = searched is None or searched["interrupted"] or repository.find("finalist") is None
+    top = best(repository.records)
+    if top is not None:
+        say(f"best so far: #{top.candidate.number}, {top.outcome()}")
+    if searched is None or (interrupted and top is not None):
+        say(f"stopped before the end; what is finished is kept. Go on with --resume {folder.path}")
+        return 130
+    say("no network was found: every finalist or candidate was refused; the report says what would have to give.")
+    say(f"report: {folder.report}")
+    return 1
+
+
+def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -> None:
+    say = _plain(console)
+    say(
+        f"winner #{manifest['number']}: test accuracy {manifest['test_accuracy']:.4f} ({manifest['precision']}, "
+        f"{manifest['test_images']} images; float {manifest['test_accuracy_float']:.4f})"
+    )
+    if manifest["ram_bytes"] is None:
+        say("memory: not measured, no toolchain took part")
+    else:
+        say(f"RAM {_of(manifest, 'ram')}, Flash {_of(manifest, 'flash')}, by the linker")
+    if manifest["board"] is None:
+        say("board: not run")
+    else:
+        say(
+            f"board {manifest['board']}: {manifest['bit_equal_images']} of {manifest['board_images']} test images "
+            f"bit-equal to onnxruntime, {manifest['instructions']} instructions per inference"
+        )
+    say(f"bundle: {folder.bundle}")
+    say(f"report: {folder.report}")
+
+
+def _of(manifest: dict[str, Any], what: str) -> str:
+    used, limit = manifest[f"{what}_bytes"], manifest[f"{what}_limit_bytes"]
+    return f"{used / BYTES_PER_KB:.1f} of {limit / BYTES_PER_KB:g} KB"
+
+
+def _plain(console: Console) -> Any:
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)

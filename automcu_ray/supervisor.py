@@ -1,0 +1,315 @@
+"""The supervisor: the one module that wires searchers, trainables and backends together (paper 000, section III-E)."""
+
+import inspect
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from automcu_ray import cluster, plugins
+from automcu_ray.cluster import ray, tune
+from automcu_ray.config import RunConfig
+from automcu_ray.errors import ConfigError, ToolMissingError
+from automcu_ray.graph import ConstructibilityError
+from automcu_ray.progress import Progress
+from automcu_ray.record import Candidate, Finalist
+from automcu_ray.report import write_report
+from automcu_ray.repository import Repository
+from automcu_ray.run_folder import RunFolder, host, versions
+from automcu_ray.spec import ArchitectureSpec, explain
+from automcu_ray.task import Task
+from automcu_ray.verdicts import VerdictCache, verdict_folder
+from backends import BACKENDS
+from backends.actor import Toolchain
+from backends.base import Backend
+from backends.boards import BOARDS
+from backends.boards.base import Board
+from backends.programs import apt_packages, missing
+from searchers import SEARCHERS
+from searchers.base import BaseSearcher
+from searchers.engines import pick_engine
+from searchers.engines.base import Engine
+from searchers.engines.log import LoggedEngine
+from searchers.gate import FeasibilityCallback, Gate
+from trainables.datasets import DATASETS
+from trainables.datasets.base import Dataset
+from trainables.exam import examine
+from trainables.finalist import FinalistJob
+from trainables.finals import run_finalists
+from trainables.proxy import ProxyTrainable
+
+PROPOSALS_PER_TRAINED = 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run needs, found and checked before anything is written."""
+
+    config: RunConfig
+    dataset: Dataset
+    task: Task
+    make_searcher: Any
+    searcher_options: dict[str, Any]
+    engine: Engine | None
+    backend: Backend | None
+    board: Board | None
+    points: tuple[Candidate, ...]
+
+
+def prepare(config: RunConfig) -> Plan:
+    """Return the plan of a run.
+
+    Raises:
+        ConfigError: a name, option, file or value that cannot be used.
+        ToolMissingError: a program that a rung needs is not installed.
+    """
+    make_searcher = plugins.load("searcher", SEARCHERS, config.searcher.name)
+    options = plugins.check_options("searcher", config.searcher.name, make_searcher, config.searcher.options)
+    asks_engine = "engine" in inspect.signature(make_searcher).parameters
+    engine = pick_engine(config.engine.name, config.engine.options)
+    backend = _backend(config)
+    board = _board(config, backend)
+    make_dataset = plugins.load("dataset", DATASETS, config.dataset.name)
+    dataset = make_dataset(
+        **plugins.check_options("dataset", config.dataset.name, make_dataset, config.dataset.options)
+    )
+    task = Task(
+        dataset=dataset.name,
+        input_shape=dataset.input_shape,
+        num_classes=len(dataset.classes),
+        target=config.target,
+        constraints=config.constraints,
+        precision=config.precision,
+    )
+    points = _points(config, task)
+    return Plan(config, dataset, task, make_searcher, options, engine if asks_engine else None, backend, board, points)
+
+
+def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = False) -> dict[str, Any] | None:
+    """Run or resume a search to its end; return the winner's manifest, or None where there is no winner (yet).
+
+    What is finished is in the journal when this returns or raises, and the report is written either way.
+    """
+    folder.create(plan.config)
+    repository = Repository(folder.journal)
+    engine = plan.engine and {
+        "name": plan.engine.name,
+        "model": getattr(plan.engine, "model", plan.engine.name),
+        "is_language_model": plan.engine.is_language_model,
+    }
+    repository.append("started", at_s=time.time(), versions=versions(), engine=engine, host=host(), resumed=resumed)
+    try:
+        return _run(plan, folder, repository, console)
+    finally:
+        repository.write_parquet(folder.parquet)
+        write_report(folder.report, plan.config, plan.task, repository)
+
+
+def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> dict[str, Any] | None:
+    finished = repository.find("finished")
+    if finished is not None:
+        manifest: dict[str, Any] = finished["manifest"]
+        return manifest
+    started_s = time.monotonic()
+    with console.status("starting Ray"):
+        cluster.start(plan.config.resources)
+    try:
+        if not _search(plan, folder, repository, console):
+            return None
+        job, winner = _finals(plan, folder, repository, console)
+        if winner is None:
+            return None
+        repository.append("test_read", hash=winner.hash, images=len(plan.dataset.test))
+        spec = repository.proposed[winner.number].spec
+        about = {
+            "seeds": {"run": plan.config.seed, "winner": winner.training and winner.training.seed},
+            "versions": versions(),
+            "architecture": spec and spec.compact(),
+        }
+        manifest = examine(
+            winner,
+            job,
+            plan.dataset.test,
+            board_images=plan.config.board.images,
+            bundle=folder.bundle,
+            about=about,
+        )
+        repository.append("finished", manifest=manifest, seconds=time.monotonic() - started_s)
+        return manifest
+    finally:
+        ray.shutdown()
+
+
+def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> bool:
+    """Run the trials; return whether the search came to its end, by budget and not by an interrupt."""
+    config, started_s = plan.config, time.monotonic()
+    actors = _start_toolchains(plan, folder)  # they live as long as their handles
+    searcher = make_searcher(plan, folder, repository, workers=tuple(actors))
+    if searcher.exhausted:
+        return True
+    cpus, gpus = cluster.per_trial(config.resources)
+    slots = cluster.slots(config.resources)
+    progress = Progress(searcher, plan.task, console)
+    trainable = tune.with_parameters(
+        ProxyTrainable,
+        task=plan.task,
+        protocol=config.trainer.proxy,
+        train_split=plan.dataset.train,
+        val_split=plan.dataset.val,
+        seed=config.seed,
+        threads=max(1, int(cpus)),
+    )
+    tuner = tune.Tuner(
+        tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus}),
+        tune_config=tune.TuneConfig(
+            num_samples=-1,
+            search_alg=searcher,
+            max_concurrent_trials=slots,
+            reuse_actors=True,
+            time_budget_s=config.budget.seconds,
+        ),
+        run_config=tune.RunConfig(
+            name=time.strftime("%Y%m%d-%H%M%S"),
+            storage_path=str(folder.tune),
+            verbose=0,
+            callbacks=[FeasibilityCallback(searcher), progress],
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=1),
+        ),
+    )
+    tuner.fit()
+    progress.close()
+    seconds = time.monotonic() - started_s
+    ended = searcher.exhausted or (config.budget.seconds is not None and seconds >= config.budget.seconds)
+    share = progress.busy_share(slots)
+    if searcher.gave_up:
+        console.print(f"the searcher gave up: {searcher.gave_up}", markup=False, highlight=False)
+    repository.append(
+        "searched", seconds=seconds, slot_busy_share=share, interrupted=not ended, gave_up=searcher.gave_up
+    )
+    return ended
+
+
+def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers: tuple[str, ...]) -> BaseSearcher:
+    """Return the searcher with its journal, its gate in front of the named toolchain actors, and its budgets."""
+    options = dict(plan.searcher_options)
+    if plan.engine is not None:
+        options["engine"] = LoggedEngine(plan.engine, folder.llm / "calls.jsonl")
+    searcher: BaseSearcher = plan.make_searcher(plan.task, seed=plan.config.seed, **options)
+    cache = None
+    if plan.backend is not None:
+        version = f"{plan.backend.name} ({plan.backend.version()})"
+        cache = VerdictCache(verdict_folder(), plan.task, version)
+    searcher.gate = Gate(plan.task, workers=workers, cache=cache)
+    searcher.lookahead = len(workers) + 2
+    budget = plan.config.budget
+    searcher.trained_budget = budget.trained
+    searcher.proposal_budget = budget.proposals or PROPOSALS_PER_TRAINED * budget.trained
+    searcher.replay(repository)
+    if not repository.proposed:
+        searcher.points_to_evaluate(plan.points)
+    return searcher
+
+
+def _finals(
+    plan: Plan, folder: RunFolder, repository: Repository, console: Console
+) -> tuple[FinalistJob, Finalist | None]:
+    """Train the best candidates fully, in parallel; return the winner by validation accuracy."""
+    config = plan.config
+    cpus, gpus = cluster.per_trial(config.resources)
+    toolchain = None
+    if plan.backend is not None:
+        toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)
+    job = FinalistJob(
+        task=plan.task,
+        protocol=config.trainer.full,
+        train_split=plan.dataset.train,
+        val_split=plan.dataset.val,
+        toolchain=toolchain,
+        board=plan.board,
+        folder=folder.finalists,
+        seed=config.seed,
+        threads=max(1, int(cpus)),
+    )
+    done = [_finalist(row) for row in repository.events if row["event"] == "finalist"]
+    trained = sorted((r for r in repository.records if r.status == "ok"), key=lambda r: -r.score)
+    known = {finalist.hash for finalist in done}
+    chosen = [r.candidate for r in trained[: config.budget.finalists] if r.candidate.hash not in known]
+
+    def keep(finalist: Finalist) -> None:
+        done.append(finalist)
+        repository.append("finalist", **finalist.model_dump(mode="json"))
+        outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
+        console.print(f"finalist #{finalist.number}: {outcome}", highlight=False, markup=False)
+
+    with console.status("finalists") as status:
+        run_finalists(
+            chosen, job, cpus=cpus, gpus=gpus, on_result=keep, on_wait=lambda text: status.update(f"finalists: {text}")
+        )
+    usable = [finalist for finalist in done if finalist.usable]
+    return job, max(usable, key=lambda f: f.training.val_accuracy if f.training else 0.0, default=None)
+
+
+def _start_toolchains(plan: Plan, folder: RunFolder) -> dict[str, Any]:
+    """Start the toolchain actors; return their handles by name. They hold no CPU: slots are for training."""
+    if plan.backend is None:
+        return {}
+    backend = plan.config.backend
+    names = [
+        f"{folder.path.name}-toolchain-{index}" for index in range(cluster.toolchain_workers(plan.config.resources))
+    ]
+    actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(Toolchain)
+    return {
+        name: actor.options(name=name).remote(plan.task, backend.name, backend.options, folder.toolchain)
+        for name in names
+    }
+
+
+def _backend(config: RunConfig) -> Backend | None:
+    if config.backend.name == "analytic":
+        return None
+    make = plugins.load("backend", BACKENDS, config.backend.name)
+    options = plugins.check_options("backend", config.backend.name, make, config.backend.options)
+    backend: Backend = make(**options)
+    _need("link", backend.programs, "The analytic rung still can: --backend analytic.")
+    return backend
+
+
+def _board(config: RunConfig, backend: Backend | None) -> Board | None:
+    mode = config.board.mode
+    if mode == "none" or (mode == "auto" and (backend is None or config.target.emulator is None)):
+        return None
+    if config.target.emulator is None:
+        raise ConfigError(
+            f"board.mode is 'qemu', but QEMU has no machine for target {config.target.name!r} (see its YAML file): "
+            f"take board.mode=none to build without running, or a target with an emulator, such as stm32f405."
+        )
+    if backend is None:
+        raise ConfigError("board.mode is 'qemu', but backend 'analytic' builds no firmware: take --backend c_qemu.")
+    board: Board = plugins.load("board", BOARDS, "qemu")()
+    _need("board", board.programs, "All rungs before it still can: --set board.mode=none.")
+    return board
+
+
+def _need(rung: str, programs: tuple[str, ...], instead: str) -> None:
+    absent = missing(programs)
+    if absent:
+        raise ToolMissingError(
+            f"rung {rung!r} cannot run: {', '.join(absent)} not on PATH. "
+            f"Install: apt install {apt_packages(absent)}. {instead}"
+        )
+
+
+def _points(config: RunConfig, task: Task) -> tuple[Candidate, ...]:
+    try:
+        specs = [ArchitectureSpec.model_validate(point) for point in config.points_to_evaluate]
+        return tuple(task.space.candidate(spec, proposer="points_to_evaluate") for spec in specs)
+    except ConstructibilityError as error:
+        raise ConfigError(f"points_to_evaluate: {error}.") from error
+    except ValueError as error:
+        raise ConfigError(f"points_to_evaluate: {explain(error)}.") from error
+
+
+def _finalist(row: dict[str, Any]) -> Finalist:
+    return Finalist.model_validate({key: value for key, value in row.items() if key != "event"})

@@ -1,0 +1,35 @@
+"""What is asked for: a data set's shape, a target, hard constraints, a precision."""
+
+from typing import Literal
+
+from automcu_ray.graph import Shape
+from automcu_ray.space import Space
+from automcu_ray.target import Constraints, Frozen, McuTarget
+
+Precision = Literal["int8", "float32"]
+
+
+class Task(Frozen):
+    """A task as searchers, ladder and trainables see it; `configs/task/*.yaml` names its parts."""
+
+    dataset: str
+    input_shape: Shape
+    num_classes: int
+    target: McuTarget
+    constraints: Constraints
+    precision: Precision = "int8"
+
+    @property
+    def space(self) -> Space:
+        """The specs that can be proposed for this task."""
+        return Space(input_shape=self.input_shape, num_classes=self.num_classes)
+
+    @property
+    def ram_limit_bytes(self) -> int:
+        """RAM that the firmware may use, in bytes."""
+        return self.constraints.ram_limit_bytes(self.target)
+
+    @property
+    def flash_limit_bytes(self) -> int:
+        """Flash that the firmware may use, in bytes."""
+        return self.constraints.flash_limit_bytes(self.target)

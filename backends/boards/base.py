@@ -1,0 +1,156 @@
+"""A board runs a firmware on inputs and answers with outputs; the serial protocol is firmware/main.c's."""
+
+import struct
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import serial
+
+from automcu_ray.errors import BoardError
+from automcu_ray.target import McuTarget
+
+MAGIC = b"NET:"
+
+
+@dataclass(frozen=True)
+class BoardRun:
+    """What a board answered: outputs (N, classes), figures of one inference, wall seconds of the whole run.
+
+    `instructions` is None where the board cannot count them; figures are the largest over the images.
+    """
+
+    outputs: npt.NDArray[Any]
+    instructions: int | None
+    stack_used_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of the firmware, decoded."""
+
+    output: bytes
+    ticks: int
+    stack_bytes: int
+
+
+class Port(Protocol):
+    """The part of pyserial's port that the protocol needs."""
+
+    def write(self, data: bytes, /) -> int | None: ...
+
+    def read_until(self, expected: bytes, /) -> bytes: ...
+
+
+class Board(ABC):
+    """Where firmware runs. A subclass opens the port and knows what a tick is; the talk is the same for all."""
+
+    name: ClassVar[str]
+    programs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *, timeout_s: float = 120) -> None:
+        self.timeout_s = timeout_s
+
+    @abstractmethod
+    def connect(self, elf: Path, target: McuTarget) -> AbstractContextManager[Port]:
+        """Start the firmware and open its serial port, whose reads end after `timeout_s`; undo both at exit.
+
+        Raises:
+            ConfigError: this kind of board cannot run that target.
+        """
+
+    @abstractmethod
+    def instructions(self, ticks: int, target: McuTarget) -> int | None:
+        """Return the instructions that took so many SysTick ticks, or None where nobody can say."""
+
+    def run(
+        self,
+        elf: Path,
+        target: McuTarget,
+        inputs: npt.NDArray[Any],
+        *,
+        output_dtype: npt.DTypeLike,
+        output_count: int,
+    ) -> BoardRun:
+        """Return the outputs of a firmware for encoded inputs (N, C, H, W).
+
+        Raises:
+            BoardError: it is silent for `timeout_s`, faults, or answers rubbish.
+            ConfigError: this kind of board cannot run that target.
+        """
+        if len(inputs) == 0:
+            raise BoardError("a run needs at least one input, found none.")
+        start = time.monotonic()
+        dtype = np.dtype(output_dtype).newbyteorder("<")
+        output_bytes = output_count * dtype.itemsize
+        with self.connect(elf, target) as port, _port_errors():
+            greet(port, inputs[0].nbytes, output_bytes)
+            answers = [ask(port, image.tobytes(), output_bytes) for image in inputs]
+        outputs = np.frombuffer(b"".join(answer.output for answer in answers), dtype)
+        return BoardRun(
+            outputs.reshape(len(inputs), output_count),
+            self.instructions(max(answer.ticks for answer in answers), target),
+            max(answer.stack_bytes for answer in answers),
+            time.monotonic() - start,
+        )
+
+
+def greet(port: Port, input_bytes: int, output_bytes: int) -> None:
+    """Wait for the firmware and check that it holds the network the host thinks it does.
+
+    Raises:
+        BoardError: silence, rubbish, or other sizes.
+    """
+    found = _words(port, "READY", 2)
+    sizes = [_hex(word) for word in found]
+    if sizes != [input_bytes, output_bytes]:
+        raise BoardError(f"the firmware should take {input_bytes} and give {output_bytes} bytes, found {sizes}.")
+
+
+def ask(port: Port, payload: bytes, output_bytes: int) -> Answer:
+    """Send one input and return the answer.
+
+    Raises:
+        BoardError: silence, rubbish, or a fault.
+    """
+    port.write(MAGIC + struct.pack("<II", len(payload), sum(payload) & 0xFFFFFFFF) + payload)
+    output, ticks, stack = _words(port, "OUT", 3)
+    if len(output) != 2 * output_bytes:
+        raise BoardError(f"the board should answer {output_bytes} bytes of output, found {len(output) // 2}.")
+    return Answer(_hex(output).to_bytes(output_bytes), _hex(ticks), _hex(stack))
+
+
+def _words(port: Port, command: str, count: int) -> list[str]:
+    raw = bytes(port.read_until(b"\n"))
+    line = raw.decode("ascii", errors="replace").strip()
+    if not raw.endswith(b"\n"):
+        raise BoardError(f"the board should answer {command} in time, found {line[:80]!r}.")
+    if line.startswith("FAULT"):
+        raise BoardError(f"the firmware faulted ({line}): a crash, or a stack larger than its reserve.")
+    head, _, rest = line.partition(" ")
+    words = rest.split()
+    if head != command or len(words) != count:
+        raise BoardError(f"the board should answer {command} and {count} words, found {line[:80]!r}.")
+    return words
+
+
+def _hex(word: str) -> int:
+    try:
+        return int(word, 16)
+    except ValueError as error:
+        raise BoardError(f"the board should answer a hexadecimal number, found {word[:40]!r}.") from error
+
+
+@contextmanager
+def _port_errors() -> Iterator[None]:
+    try:
+        yield
+    except (serial.SerialException, OSError) as error:
+        raise BoardError(f"the serial port broke: {error}") from error

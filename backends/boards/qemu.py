@@ -1,0 +1,76 @@
+"""QEMU as a board: the same firmware, the same serial protocol, instructions counted instead of time."""
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import serial
+
+from automcu_ray.errors import BoardError, ConfigError
+from automcu_ray.target import McuTarget
+from backends.boards.base import Board, Port
+from backends.programs import running
+
+QEMU = "qemu-system-arm"
+# Clock that SysTick counts on each machine, in Hz: QEMU 7.2, hw/arm/netduinoplus2.c, SYSCLK_FRQ.
+SYSTICK_HZ = {"netduinoplus2": 168_000_000}
+NANOSECONDS = 1_000_000_000
+
+
+class QemuBoard(Board):
+    """An emulated board. `-icount shift=0` lets one instruction take one virtual nanosecond.
+
+    So a SysTick tick is `1e9 / SYSTICK_HZ` instructions (5.95 on a netduinoplus2), a count is the same in every
+    run, and its resolution is one tick. Instructions, not cycles: QEMU models no timing.
+    """
+
+    name = "qemu"
+    programs: ClassVar[tuple[str, ...]] = (QEMU,)
+
+    @contextmanager
+    def connect(self, elf: Path, target: McuTarget) -> Iterator[Port]:
+        machine = _machine(target)
+        with tempfile.TemporaryDirectory(prefix="automcu-qemu-") as folder, socket.socket() as listener:
+            # QEMU inherits a socket that already listens: no port to guess, no moment to wait for.
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            argv = command(machine, elf, listener.fileno())
+            with running(argv, cwd=Path(folder), pass_fds=[listener.fileno()]):
+                address, port = listener.getsockname()
+                listener.close()  # QEMU holds the only copy: its end is seen as a closed port
+                try:
+                    connection = serial.serial_for_url(f"socket://{address}:{port}", timeout=self.timeout_s)
+                except serial.SerialException as error:
+                    raise BoardError(f"QEMU should serve {machine} on port {port}: {error}") from error
+                with connection:
+                    yield connection
+
+    def instructions(self, ticks: int, target: McuTarget) -> int | None:
+        hz = SYSTICK_HZ.get(_machine(target))
+        return None if hz is None else round(ticks * NANOSECONDS / hz)
+
+
+def command(machine: str, elf: Path, listener: int) -> list[str]:
+    """Return QEMU's arguments; `listener` is the file descriptor of a listening socket."""
+    return [
+        QEMU,
+        *("-machine", machine),
+        *("-kernel", str(elf)),
+        *("-display", "none"),
+        *("-monitor", "none"),
+        *("-icount", "shift=0"),
+        *("-chardev", f"socket,id=uart,fd={listener},server=on,wait=on"),
+        *("-serial", "chardev:uart"),
+    ]
+
+
+def _machine(target: McuTarget) -> str:
+    if target.emulator is None:
+        raise ConfigError(
+            f"target {target.name!r} names no emulator: it can be built, not run. "
+            "Choose a target with one (stm32f405, stm32f407), or set boards: none."
+        )
+    return target.emulator.machine

@@ -1,0 +1,249 @@
+"""A deployed network as plain C: emx-onnx-cgen's operators over one planned static arena, no malloc.
+
+emx-onnx-cgen gives every intermediate its own malloc and returns silently when that fails. Its emitter is
+subclassed at three hooks instead of rewriting its text: constants, buffers and calls. They are private, so
+`generate` checks that they were called and that no allocation is left, and fails loudly where they were not.
+"""
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from emx_onnx_cgen.codegen.c_emitter import CEmitter
+from emx_onnx_cgen.compiler import Compiler, CompilerOptions
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.export import DeployedNetwork
+from automcu_ray.onnx_graph import with_batch_one
+from backends.cgen_patches import PatchedTemplates
+from backends.planner import Buffer, plan
+
+ARENA = "net_arena"
+_FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
+# A fused multiply-add rounds once where onnxruntime rounds twice: outputs would differ in the last bit.
+_NO_CONTRACTION = """#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+"""
+
+
+@dataclass(frozen=True)
+class NetworkCode:
+    """`net.c` and `net.h`, and what was planned for them.
+
+    `buffers` share the arena; `weights` are the constants' bytes by the name of the node that reads them, which
+    is the path of the torch module; `made_by` names the node that writes a buffer.
+    """
+
+    source: str
+    header: str
+    arena_bytes: int
+    buffers: tuple[Buffer, ...]
+    made_by: dict[str, str]
+    weights: dict[str, int]
+
+
+def generate(deployed: DeployedNetwork) -> NetworkCode:
+    """Return the C of a network.
+
+    Raises:
+        ToolchainError: an operator that emx-onnx-cgen does not know, buffers of several types, or C that is not
+            what this module expects.
+    """
+    compiler, emitter = _compiler()
+    emitter.layout = None
+    try:
+        text: str = compiler.compile(with_batch_one(deployed.onnx))
+    except Exception as error:  # emx-onnx-cgen raises its own errors, KeyError and AssertionError alike
+        cause = error.__cause__ or error  # it wraps what a template's loader says
+        if isinstance(cause, ToolchainError):
+            raise cause from None
+        raise ToolchainError(f"emx-onnx-cgen refused the network: {type(cause).__name__}: {cause}") from error
+    layout = emitter.layout
+    if layout is None:
+        raise ToolchainError("emx-onnx-cgen did not ask for the arena: this version's emitter is not supported.")
+    source = _NO_CONTRACTION + text
+    if found := _FORBIDDEN.search(source):
+        raise ToolchainError(f"the generated C should not allocate or print, found {found[1]}().")
+    return NetworkCode(
+        source,
+        _header(deployed, layout),
+        layout.arena_bytes,
+        layout.buffers,
+        layout.made_by,
+        layout.weights,
+    )
+
+
+@dataclass
+class _Layout:
+    signature: str
+    arena_bytes: int
+    buffers: tuple[Buffer, ...]
+    made_by: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+
+
+class _ArenaEmitter(CEmitter):  # type: ignore[misc]
+    """Emits constants compactly and buffers into one static arena; `layout` holds the last model's."""
+
+    layout: _Layout | None = None
+
+    def _temp_buffer_uses_heap(self, temp: Any, dim_names: Any = None) -> bool:
+        return False
+
+    def _emit_constant_declarations(self, constants: Sequence[Any]) -> str:
+        return ""  # static definitions need none
+
+    def _emit_weight_loader(self, model: Any, large_constants: Sequence[Any]) -> str:
+        return ""  # no weights in files
+
+    def _emit_constant_definitions(self, constants: Sequence[Any], *, storage_prefix: str = "") -> str:
+        return "\n".join(self._constant(constant) for constant in constants)
+
+    def _constant(self, constant: Any) -> str:
+        shape = self._codegen_shape(constant.shape)
+        c_type, name = constant.dtype.c_type, constant.name
+        if c_type in ("int8_t", "uint8_t"):  # gcc reads a string ten times faster than numbers
+            values = _string(constant.data)
+        else:
+            numbers = (self._format_weight_value(value, constant.dtype) for value in constant.data)
+            values = f"{{{', '.join(numbers)}}}"
+        if len(shape) == 1:
+            return f"static const EMX_UNUSED {c_type} {name}[{shape[0]}] = {values};"
+        rows = "".join(f"[{size}]" for size in shape[1:])
+        return (
+            f"static const EMX_UNUSED {c_type} {name}_data[{prod(shape)}] = {values};\n"
+            f"static const EMX_UNUSED {c_type} (*const {name}){rows} = (const void *){name}_data;"
+        )
+
+    def _emit_model_wrapper(
+        self, model: Any, ops: Sequence[Any], temps: Sequence[Any], *, dim_order: Sequence[str], **names: Any
+    ) -> str:
+        if dim_order or any(temp.is_sequence for temp in temps):
+            raise ToolchainError("the network has tensors of variable size; a microcontroller needs fixed ones.")
+        calls = [list(op.call_args()) for op in ops]
+        self.layout = _layout(model, temps, calls)
+        self.layout.signature = self._entrypoint_signature(model, dim_order=dim_order, **names)
+        offsets = plan(self.layout.buffers).offsets
+        body = [self._pointer(temp, offsets[temp.name]) for temp in temps]
+        body += [f"{self._op_function_name(model, i)}({', '.join(arguments)});" for i, arguments in enumerate(calls)]
+        lines = [f"void {model.name}({self.layout.signature}) {{", *(f"    {line}" for line in body), "}"]
+        if self.layout.arena_bytes:
+            c_type, size = temps[0].dtype.c_type, temps[0].dtype.np_dtype.itemsize
+            lines.insert(0, f"static _Alignas(8) {c_type} {ARENA}[{self.layout.arena_bytes // size}];\n")
+        return "\n".join(lines)
+
+    def _pointer(self, temp: Any, offset: int) -> str:
+        rows = "".join(f"[{size}]" for size in self._codegen_shape(temp.shape)[1:])
+        declared = f"(*{temp.name}){rows}" if rows else f"*{temp.name}"
+        start = offset // temp.dtype.np_dtype.itemsize
+        return f"{temp.dtype.c_type} {declared} = (void *)({ARENA} + {start});"
+
+
+@functools.cache
+def _compiler() -> tuple[Any, _ArenaEmitter]:
+    # One a process: each new one compiles 169 templates again, 3 CPU seconds.
+    compiler = Compiler(CompilerOptions(model_name="net", large_weight_threshold=0))
+    if not isinstance(getattr(compiler, "_emitter", None), CEmitter):
+        raise ToolchainError("emx-onnx-cgen's compiler has no emitter to replace: this version is not supported.")
+    emitter = _ArenaEmitter(None, large_temp_threshold_bytes=0, large_weight_threshold=0)
+    emitter._env.loader = PatchedTemplates()
+    compiler._emitter = emitter
+    return compiler, emitter
+
+
+def _layout(model: Any, temps: Sequence[Any], calls: Sequence[Sequence[str]]) -> _Layout:
+    types = sorted({temp.dtype.c_type for temp in temps})
+    if len(types) > 1:
+        raise ToolchainError(f"all intermediate tensors should have one type, found {', '.join(types)}.")
+    nodes = [info.name or info.op_type for info in model.node_infos]
+    uses: dict[str, list[int]] = {}
+    for step, arguments in enumerate(calls):
+        for name in arguments:
+            uses.setdefault(name, []).append(step)
+    constants = {constant.name: constant for constant in model.constants}
+    known = {*model.input_names, *model.output_names, *constants, *(temp.name for temp in temps)}
+    if unknown := sorted(uses.keys() - known):
+        raise ToolchainError(f"the generated C passes {', '.join(unknown)}, which is no tensor of the network.")
+    buffers = tuple(
+        Buffer(
+            temp.name,
+            prod(temp.shape) * temp.dtype.np_dtype.itemsize,
+            min(uses[temp.name]),
+            max(uses[temp.name]),
+        )
+        for temp in temps
+    )
+    layout = _Layout("", plan(buffers).arena_bytes, buffers)
+    layout.made_by = {buffer.name: nodes[buffer.first] for buffer in buffers}
+    for name, constant in constants.items():
+        if name in uses:
+            node = nodes[uses[name][0]]
+            size = len(constant.data) * constant.dtype.np_dtype.itemsize
+            layout.weights[node] = layout.weights.get(node, 0) + size
+    return layout
+
+
+_ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
+_ROW = 30  # bytes a source line
+
+
+def _string(values: Sequence[int]) -> str:
+    escaped = [_ESCAPES[value & 0xFF] for value in values]
+    rows = ("".join(escaped[i : i + _ROW]) for i in range(0, len(escaped), _ROW))
+    return "\n    ".join(f'"{row}"' for row in rows)
+
+
+def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
+    channels, height, width = deployed.input_shape
+    c_type = "int8_t" if deployed.precision == "int8" else "float"
+    size = deployed.output_dtype.itemsize
+    macros: dict[str, object] = {
+        "NET_INPUT_CHANNELS": channels,
+        "NET_INPUT_HEIGHT": height,
+        "NET_INPUT_WIDTH": width,
+        "NET_INPUT_BYTES": channels * height * width * size,
+        "NET_CLASSES": deployed.num_classes,
+        "NET_OUTPUT_BYTES": deployed.num_classes * size,
+        "NET_ARENA_BYTES": layout.arena_bytes,
+    }
+    if deployed.precision == "int8":
+        macros |= {
+            "NET_INPUT_SCALE": f"{deployed.input_scale!r}f",
+            "NET_INPUT_ZERO_POINT": deployed.input_zero_point,
+            "NET_OUTPUT_SCALE": f"{deployed.output_scale!r}f",
+            "NET_OUTPUT_ZERO_POINT": deployed.output_zero_point,
+        }
+    meaning = "pixel - 128" if deployed.precision == "int8" else "(pixel - 128) / 128"
+    lines = "\n".join(f"#define {name} {value}" for name, value in macros.items())
+    return f"""/* A neural network in plain C: needs only the C library's math. Generated; do not edit.
+ *
+ * Input: {c_type}, channels first, {meaning} for pixels 0..255. Output: {c_type}, one value a class, the
+ * largest wins. For int8 a real value is (q - ZERO_POINT) * SCALE. Intermediates lie in a static arena of
+ * NET_ARENA_BYTES: the function never allocates, and is not re-entrant.
+ */
+#ifndef NET_H
+#define NET_H
+
+#include <stdint.h>
+
+{lines}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+void net({layout.signature.replace("restrict ", "")});
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""

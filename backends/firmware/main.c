@@ -1,0 +1,135 @@
+/* Serial harness: the host sends inputs, the firmware answers outputs, SysTick ticks and stack use.
+ *
+ *   firmware: READY <input bytes> <output bytes>\n
+ *   host:     'N' 'E' 'T' ':' <payload bytes, u32> <sum of payload bytes, u32> <payload>   little-endian
+ *   firmware: OUT <output, hex> <ticks, hex> <stack bytes, hex>\n
+ *
+ * The answer to a frame may also be BAD <reason>\n, and at any time FAULT [<reason>]\n.
+ * It serves until it is switched off, so the host never loses the tail of an answer. Nothing here depends on the
+ * network: the linker script reserves input, output and stack, so this object is compiled once.
+ */
+#include "harness.h"
+
+#define SYSTICK_CONTROL (*(volatile uint32_t *)0xE000E010u)
+#define SYSTICK_RELOAD (*(volatile uint32_t *)0xE000E014u)
+#define SYSTICK_VALUE (*(volatile uint32_t *)0xE000E018u)
+#define SYSTICK_MASK 0xFFFFFFu /* a 24-bit counter, counting down */
+#define PAINT 0xDEADBEEFu
+
+extern uint8_t _input_start[], _input_end[], _output_start[], _output_end[];
+extern uint32_t _stack_start[], _stack_end[];
+
+void net(const void *input, void *output); /* generated; array parameters are pointers to the ABI */
+
+static volatile uint32_t wraps;
+
+void systick_wrap(void) {
+    wraps++;
+}
+
+/* Restarting the counter makes every run begin at the same phase, so that counts repeat exactly. */
+static void restart_ticks(void) {
+    wraps = 0;
+    SYSTICK_VALUE = 0; /* any write clears it; it reloads one tick later */
+}
+
+/* Ticks since the restart. The interrupt comes when the counter reaches 0, so 0 opens a period. */
+static uint64_t ticks(void) {
+    uint32_t seen, value;
+    do {
+        seen = wraps;
+        value = SYSTICK_VALUE;
+    } while (seen != wraps || value == 0);
+    return ((uint64_t)seen << 24) + ((0u - value) & SYSTICK_MASK);
+}
+
+static void put_text(const char *text) {
+    while (*text) uart_put((uint8_t)*text++);
+}
+
+static void put_hex(uint64_t value, int digits) {
+    while (digits--) uart_put((uint8_t)"0123456789abcdef"[(value >> (4 * digits)) & 15]);
+}
+
+static uint32_t get_word(void) {
+    uint32_t word = 0;
+    for (int shift = 0; shift < 32; shift += 8) word |= (uint32_t)uart_get() << shift;
+    return word;
+}
+
+/* Skips whatever is not a header: noise on the line cannot become an input. */
+static void wait_for_header(void) {
+    static const char magic[] = "NET:";
+    for (int matched = 0; matched < 4;) {
+        const char byte = (char)uart_get();
+        matched = byte == magic[matched] ? matched + 1 : byte == magic[0];
+    }
+}
+
+static const char *receive_input(void) {
+    const uint32_t size = get_word(), sum = get_word();
+    if (size != (uint32_t)(_input_end - _input_start)) return "size";
+    uint32_t found = 0;
+    for (uint8_t *at = _input_start; at < _input_end; at++) {
+        *at = uart_get();
+        found += *at;
+    }
+    return found == sum ? 0 : "sum";
+}
+
+/* Paints what lies below the stack pointer: nobody's, except an interrupt's while it runs. */
+static void paint_stack(void) {
+    uint32_t *here;
+    __asm__ volatile("mov %0, sp" : "=r"(here));
+    for (volatile uint32_t *at = _stack_start; at < here; at++) *at = PAINT;
+}
+
+static uint32_t stack_used(void) {
+    const uint32_t *at = _stack_start;
+    while (at < _stack_end && *at == PAINT) at++;
+    return (uint32_t)((const uint8_t *)_stack_end - (const uint8_t *)at);
+}
+
+int main(void) {
+    uart_init();
+    SYSTICK_RELOAD = SYSTICK_MASK;
+    SYSTICK_VALUE = 0;
+    SYSTICK_CONTROL = 7; /* processor clock, interrupt, enable */
+    put_text("READY ");
+    put_hex((uint64_t)(_input_end - _input_start), 8);
+    put_text(" ");
+    put_hex((uint64_t)(_output_end - _output_start), 8);
+    put_text("\n");
+    for (;;) {
+        wait_for_header();
+        const char *const wrong = receive_input();
+        if (wrong) {
+            put_text("BAD ");
+            put_text(wrong);
+            put_text("\n");
+            continue;
+        }
+        paint_stack();
+        restart_ticks();
+        net(_input_start, _output_start);
+        const uint64_t spent = ticks();
+        const uint32_t stack = stack_used();
+        if (stack == (uint32_t)((uint8_t *)_stack_end - (uint8_t *)_stack_start)) {
+            put_text("FAULT stack\n"); /* it may have grown past its reserve, over the output */
+            continue;
+        }
+        put_text("OUT ");
+        for (const uint8_t *at = _output_start; at < _output_end; at++) put_hex(*at, 2);
+        put_text(" ");
+        put_hex(spent, 16);
+        put_text(" ");
+        put_hex(stack, 8);
+        put_text("\n");
+    }
+}
+
+void fault(void) {
+    put_text("FAULT\n");
+    for (;;) {
+    }
+}

@@ -1,0 +1,93 @@
+"""CPU seconds of every stage from a torch network to an answer of the emulated board, for three sizes.
+
+    python benchmarks/bench_toolchain.py
+
+The second candidate of a process counts: the first also pays for imports and templates.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import nn
+
+from automcu_ray import export
+from automcu_ray.target import Constraints, McuTarget
+from backends.boards.qemu import QemuBoard
+from backends.c_qemu import CQemuBackend
+from backends.cgen import generate
+from backends.planner import plan
+from backends.programs import cpu_seconds
+
+SHAPE = (3, 32, 32)
+WIDTHS = (8, 16, 40)
+STAGES = ("export", "quantise", "codegen", "plan", "compile", "link", "qemu")
+TARGET = Path(__file__).parents[1] / "configs" / "target" / "stm32f405.yaml"
+
+
+def sample(width: int) -> nn.Module:
+    """Return a stack of inverted residuals without the residuals, as wide as asked."""
+
+    def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+        wide = 3 * inputs
+        return [
+            *(nn.Conv2d(inputs, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU()),
+            *(nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU()),
+            *(nn.Conv2d(wide, outputs, 1, bias=False), nn.BatchNorm2d(outputs)),
+        ]
+
+    stem = [nn.Conv2d(3, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    body = [*block(width, 2 * width, 2), *block(2 * width, 4 * width, 2), *block(4 * width, 4 * width, 1)]
+    return nn.Sequential(*stem, *body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 10)).eval()
+
+
+def measure(network: nn.Module, target: McuTarget, folder: Path) -> dict[str, float]:
+    """Return CPU seconds by stage."""
+    seconds: dict[str, float] = {}
+
+    def timed(stage: str, work: Callable[[], Any]) -> Any:
+        start = cpu_seconds()
+        made = work()
+        seconds[stage] = cpu_seconds() - start
+        return made
+
+    images = np.random.default_rng(0).integers(0, 256, (64, *SHAPE), dtype=np.uint8)
+    timed("export", lambda: export.deploy(network, SHAPE, precision="float32", calibration=images))
+    deployed = timed("quantise", lambda: export.deploy(network, SHAPE, precision="int8", calibration=images))
+    seconds["quantise"] -= seconds["export"]
+    code = timed("codegen", lambda: generate(deployed))
+    timed("plan", lambda: plan(code.buffers))
+    backend = CQemuBackend()
+    (folder / "net.c").write_text(code.source)
+    timed("compile", lambda: backend._compile(target.core, folder))
+    timed("link", lambda: backend._link(deployed, code, target, Constraints(), folder))
+    run = timed(
+        "qemu",
+        lambda: QemuBoard().run(
+            folder / "net.elf", target, deployed.encode(images[:1]), output_dtype=np.int8, output_count=10
+        ),
+    )
+    assert np.array_equal(run.outputs, deployed.run(images[:1]))
+    return seconds
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    target = McuTarget(**yaml.safe_load(TARGET.read_text()))
+    print("parameters", *(f"{stage:>9}" for stage in (*STAGES, "total")))
+    for number, width in enumerate((WIDTHS[0], *WIDTHS)):
+        network = sample(width)
+        with tempfile.TemporaryDirectory() as folder:
+            seconds = measure(network, target, Path(folder))
+        if number == 0:  # this one warmed up
+            continue
+        row = [*(seconds[stage] for stage in STAGES), sum(seconds.values())]
+        print(f"{sum(p.numel() for p in network.parameters()):10,}", *(f"{value:9.3f}" for value in row))
+
+
+if __name__ == "__main__":
+    main()

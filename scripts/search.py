@@ -1,0 +1,114 @@
+"""Find, train, verify and package a neural network for a microcontroller."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a checkout that is not installed, too
+
+import typer
+from rich.console import Console
+
+from automcu_ray.config import RunConfig, compose, names
+from automcu_ray.errors import ConfigError, ToolMissingError
+
+RUNS = Path(__file__).resolve().parents[1] / "runs"
+
+EPILOG = """
+Examples:
+
+  python scripts/search.py --searcher random --set budget.trained=8
+
+  python scripts/search.py --task cifar10 --target stm32f407 --set constraints.ram_kb=96
+
+  python scripts/search.py --engine openai --set engine.base_url=http://localhost:8000/v1 --set engine.model=qwen
+
+  python scripts/search.py --resume runs/latest
+
+KB means 1024 bytes. Any key of a run's config.yaml can be given to --set. Exit status: 0 a network was found,
+1 none was, 2 the input or the machine needs fixing, 130 interrupted (what is finished is kept; go on with --resume).
+"""
+
+
+def _group(group: str, what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(
+        f"--{group}", metavar="NAME", help=f"{what}: {', '.join(names(group))}, or the path of a YAML file."
+    )
+    return option
+
+
+def search(
+    searcher: Annotated[str | None, _group("searcher", "Who proposes")] = None,
+    task: Annotated[str | None, _group("task", "Data set, target and limits")] = None,
+    target: Annotated[str | None, _group("target", "Microcontroller")] = None,
+    engine: Annotated[str | None, _group("engine", "What answers an LLM searcher")] = None,
+    backend: Annotated[str | None, _group("backend", "Toolchain")] = None,
+    trainer: Annotated[str | None, _group("trainer", "Training protocols")] = None,
+    precision: Annotated[str | None, typer.Option(help="int8 or float32.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of proposals, weights and batches.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key; can be repeated.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run's folder under runs/.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with a run: its folder, e.g. runs/latest.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the configuration, stop.")] = False,
+) -> None:
+    """Search for the best network that fits a microcontroller, and package it.
+
+    Every candidate meets the toolchain before it is trained. The best ones are trained fully, compiled with
+    their weights, run on the emulated board, and the winner sees the test set once. Without flags: handwritten
+    digits on an STM32F405 within 24 KB RAM and 48 KB Flash, in a few minutes on two cores.
+    """
+    console = Console()
+    if resume is not None and any((searcher, task, target, engine, backend, trainer, precision, name, settings)):
+        raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
+    extra = [f"precision={precision}"] if precision is not None else []
+    extra += [f"seed={seed}"] if seed is not None else []
+    choices = {
+        "task": task,
+        "searcher": searcher,
+        "target": target,
+        "engine": engine,
+        "backend": backend,
+        "trainer": trainer,
+    }
+    config = None if resume else compose(choices, [*(settings or []), *extra])
+    _run(console, config, name, resume, dry_run)
+
+
+def _run(console: Console, config: RunConfig | None, name: str | None, resume: Path | None, dry_run: bool) -> None:
+    from automcu_ray import supervisor  # after the configuration is sound: torch and ray take seconds
+    from automcu_ray.run_folder import RunFolder
+    from automcu_ray.screen import intro, outcome, show_config
+
+    if resume is not None:
+        folder, config = RunFolder.existing(resume)
+    else:
+        assert config is not None, "either composed or resumed"
+        folder = RunFolder.new(RUNS, name, config)
+    plan = supervisor.prepare(config)
+    if dry_run:
+        show_config(console, config)
+        return
+    intro(console, plan.config, plan.task, plan.engine, folder)
+    try:
+        manifest = supervisor.run(plan, folder, console, resumed=resume is not None)
+    except KeyboardInterrupt:
+        manifest = None
+    status = outcome(console, folder, manifest)
+    raise typer.Exit(status)
+
+
+def main() -> None:
+    """Run the command; errors of the user's input or machine are one line on stderr and exit status 2."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    app.command(epilog=EPILOG)(search)
+    try:
+        app()
+    except (ConfigError, ToolMissingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""The base of every searcher: speaks Ray Tune's protocol once, so that a searcher fills two methods."""
+
+import json
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from automcu_ray.feasibility import FeasibilityReport
+from automcu_ray.ledger import Cost
+from automcu_ray.record import Candidate, Record, Status, TrainingSummary
+from automcu_ray.repository import Repository
+from automcu_ray.task import Task
+from searchers.gate import Gate
+
+METRIC = "val_accuracy"
+_PROPOSALS_PER_STEP = 16  # where all are refused at once, Tune's loop still turns
+
+
+class BaseSearcher(Searcher):  # type: ignore[misc]
+    """A Ray Tune Searcher whose proposals pass the gate before they become trials.
+
+    `propose` returns the next candidate, or None for "not ready yet"; it runs in Tune's main loop and returns at
+    once. `observe` (optional) learns from one record, good or bad. Randomness comes from `self.rng`, which depends
+    on the seed and the number of the proposal alone: a resumed run proposes what the whole run would have.
+
+    Works in anyone's own script: `tune.Tuner(trainable, tune_config=TuneConfig(search_alg=RandomSearch(task)))`.
+    The trial's config is {"number": int, "spec": dict}; the trainable reports `val_accuracy` or, better, the fields
+    of TrainingSummary under "training".
+
+    Attributes set by whoever wires a run (the supervisor), all optional: `repository` (journal), `gate` (toolchain),
+    `trained_budget`, `proposal_budget` (None: no limit), `lookahead` (verdicts kept in stock).
+    """
+
+    def __init__(self, task: Task, *, seed: int = 0) -> None:
+        super().__init__(metric=METRIC, mode="max")
+        self.task = task
+        self.seed = seed
+        self.rng = Random(seed)
+        self.repository = Repository()
+        self.gate = Gate(task)
+        self.trained_budget: int | None = None
+        self.proposal_budget: int | None = None
+        self.lookahead = 2
+        self.gave_up = ""  # why nothing more will be proposed, where a searcher cannot go on
+        self.trained = 0
+        self.waiting: deque[Candidate] = deque()  # to be evaluated before anything new is proposed
+        self.ready: deque[tuple[Candidate, FeasibilityReport]] = deque()
+        self.live: dict[str, tuple[Candidate, FeasibilityReport]] = {}
+        self.seen: dict[str, int] = {}
+
+    @abstractmethod
+    def propose(self) -> Candidate | None:
+        """Return the next candidate, or None for "not ready yet"."""
+
+    def observe(self, record: Record) -> None:
+        """Learn from one record; status says whether it trained."""
+
+    # What the supervisor uses -------------------------------------------------------------------------------
+
+    def points_to_evaluate(self, candidates: Iterable[Candidate]) -> None:
+        """Evaluate these before anything is proposed."""
+        self.waiting.extend(candidates)
+
+    def replay(self, repository: Repository) -> None:
+        """Continue a journal: learn what is known, evaluate again what was proposed and never finished."""
+        self.repository = repository
+        for record in repository.records:
+            self._learn(record)
+        pending = repository.pending()
+        self.waiting.extendleft(reversed(pending))
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next proposal will get."""
+        return len(self.repository.proposed) + 1
+
+    @property
+    def in_flight(self) -> int:
+        """Candidates that wait for a verdict, for a slot, or for the end of training."""
+        return self.gate.waiting + len(self.ready) + len(self.live)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the budget of trained candidates, or of proposals with nothing left in flight, is used up."""
+        if self.trained_budget is not None and self.trained >= self.trained_budget:
+            return True
+        return self._no_more_proposals() and not self.in_flight and not self.waiting
+
+    def pump(self) -> None:
+        """Collect verdicts and ask for proposals; called at every step of Tune's loop, never blocks."""
+        for candidate, report in self.gate.poll():
+            self._judge(candidate, report)
+        for _ in range(_PROPOSALS_PER_STEP):
+            proposal = self._next() if self._wants_more() else None
+            if proposal is None:
+                return
+            self._admit(proposal)
+
+    # Ray's protocol -----------------------------------------------------------------------------------------
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        return mode in (None, "max")
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        self.pump()
+        if self.exhausted:
+            return str(Searcher.FINISHED)
+        if not self.ready:
+            return None
+        candidate, report = self.ready.popleft()
+        self.live[trial_id] = (candidate, report)
+        assert candidate.spec is not None, "only candidates with a spec pass the gate"
+        return {"number": candidate.number, "spec": candidate.spec.compact()}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        candidate, report = self.live.pop(trial_id, (None, None))
+        if candidate is None:  # normal after a restore
+            return
+        summary = _summary(result)
+        if result and result.get("failure"):
+            self._finish(candidate, "failed", str(result["failure"])[:300], report)
+        elif error or summary is None:
+            self._finish(candidate, "failed", "training ended with an error; see the trial's log", report)
+        else:
+            self._finish(candidate, "ok", "", report, summary)
+
+    def save(self, checkpoint_path: str) -> None:
+        state = {
+            "records": [record.model_dump(mode="json") for record in self.repository.records],
+            "proposed": [candidate.model_dump(mode="json") for candidate in self.repository.proposed.values()],
+            "live": {trial: (c.number, r.model_dump(mode="json")) for trial, (c, r) in self.live.items()},
+        }
+        Path(checkpoint_path).write_text(json.dumps(state))
+
+    def restore(self, checkpoint_path: str) -> None:
+        state = json.loads(Path(checkpoint_path).read_text())
+        repository = Repository(self.repository.path)  # the journal, where there is one, knows more
+        if repository.path is None:
+            repository.records = [Record.model_validate(row) for row in state["records"]]
+            rows = [Candidate.model_validate(row) for row in state["proposed"]]
+            repository.proposed = {row.number: row for row in rows}
+        self.replay(repository)
+        waiting = {candidate.number: candidate for candidate in self.waiting}
+        for trial, (number, report) in state["live"].items():
+            if number in waiting:  # Tune goes on with this trial itself
+                self.live[trial] = (waiting.pop(number), FeasibilityReport.model_validate(report))
+        self.waiting = deque(waiting.values())
+
+    # The way of a candidate ---------------------------------------------------------------------------------
+
+    def _no_more_proposals(self) -> bool:
+        if self.gave_up:
+            return True
+        return self.proposal_budget is not None and len(self.repository.proposed) >= self.proposal_budget
+
+    def _wants_more(self) -> bool:
+        if self._no_more_proposals() and not self.waiting:
+            return False
+        if self.trained_budget is not None and self.trained + self.in_flight >= self.trained_budget:
+            return False
+        return self.gate.waiting + len(self.ready) < self.lookahead
+
+    def _next(self) -> Candidate | None:
+        if self.waiting:
+            candidate = self.waiting.popleft()
+            if candidate.number:  # journalled before a restart
+                return candidate
+        else:
+            self.rng = Random(f"{self.seed}:{self.next_number}")
+            proposal = self.propose()
+            if proposal is None:
+                return None
+            candidate = proposal
+        about = {"number": self.next_number, "proposer": candidate.proposer or type(self).__name__}
+        candidate = candidate.model_copy(update=about)
+        self.repository.propose(candidate)
+        return candidate
+
+    def _admit(self, candidate: Candidate) -> None:
+        if candidate.hash in self.seen:
+            self._finish(candidate, "duplicate", f"equals candidate {self.seen[candidate.hash]}")
+            return
+        if candidate.hash:
+            self.seen[candidate.hash] = candidate.number
+        report = self.gate.submit(candidate)
+        if report is not None:
+            self._judge(candidate, report)
+
+    def _judge(self, candidate: Candidate, report: FeasibilityReport) -> None:
+        if report.feasible:
+            self.ready.append((candidate, report))
+            return
+        reason = "; ".join(violation.message for violation in report.violations)
+        broken = any(violation.resource == "tool" for violation in report.violations)
+        status: Status = "invalid" if candidate.spec is None else "failed" if broken else "infeasible"
+        self._finish(candidate, status, reason, report)
+
+    def _finish(
+        self,
+        candidate: Candidate,
+        status: Status,
+        reason: str,
+        report: FeasibilityReport | None = None,
+        training: TrainingSummary | None = None,
+    ) -> None:
+        spent = Cost(
+            toolchain_cpu_seconds=sum(report.seconds_by_rung.values()) if report else 0.0,
+            train_seconds=(training.seconds or 0.0) if training else 0.0,
+        )
+        record = Record(
+            candidate=candidate,
+            status=status,
+            reason=reason,
+            feasibility=report,
+            training=training,
+            cost=candidate.cost + spent,
+            finished_at_s=time.time(),
+        )
+        self.repository.add(record)
+        self._learn(record)
+
+    def _learn(self, record: Record) -> None:
+        self.trained += record.status == "ok"
+        if record.candidate.hash:
+            self.seen.setdefault(record.candidate.hash, record.candidate.number)
+        self.observe(record)
+
+
+def _summary(result: dict[str, Any] | None) -> TrainingSummary | None:
+    """Return the training summary in Tune's last result; a foreign trainable may report the metric alone.
+
+    Tune hands results over flat: the fields of "training" arrive as "training/epochs" and so on.
+    """
+    if not result or METRIC not in result:
+        return None
+    prefix = "training/"
+    fields = {key.removeprefix(prefix): value for key, value in result.items() if key.startswith(prefix)}
+    return TrainingSummary.model_validate(fields or {METRIC: result[METRIC]})

@@ -1,0 +1,42 @@
+"""Engines by name: one file and one line here each."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from automcu_ray.plugins import check_options, load
+from searchers.engines.base import Engine
+
+ENGINES = {
+    "openai": "searchers.engines.openai:OpenAIEngine",
+    "offline": "searchers.engines.offline:OfflineEngine",
+}
+
+
+def pick_engine(name: str, options: Mapping[str, Any]) -> Engine:
+    """Return an engine by name; `auto` is `openai` if an endpoint is configured, else `offline`.
+
+    With `auto`, options are those of `openai`: they are checked even where `offline` then goes without them.
+
+    Raises:
+        ConfigError: no such engine, an option that it does not have, or an endpoint without a model.
+    """
+    if name != "auto":
+        return _make(name, options)
+    if _has_endpoint(options):
+        return _make("openai", options)
+    check_options("engine", "openai", load("engine", ENGINES, "openai"), options)
+    return _make("offline", {})
+
+
+def _make(name: str, options: Mapping[str, Any]) -> Engine:
+    make = load("engine", ENGINES, name)
+    engine: Engine = make(**check_options("engine", name, make, options))
+    return engine
+
+
+def _has_endpoint(options: Mapping[str, Any]) -> bool:
+    """Return whether both an address (or a key, for OpenAI itself) and a model are named."""
+    variables = ("AUTOMCU_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+    address = options.get("base_url") or any(os.environ.get(variable) for variable in variables)
+    return bool(address and (options.get("model") or os.environ.get("AUTOMCU_MODEL")))

@@ -1,0 +1,86 @@
+"""What every engine is: a batch of requests in, as many replies out, in the same order."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from automcu_ray.target import Frozen
+
+
+class Message(Frozen):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Request(Frozen):
+    """One question to an engine.
+
+    `role` says in the log what it was for: generator, improver, repair. `json_schema` asks for a JSON object
+    of that form; an engine that cannot enforce it puts it in words, and the caller validates either way.
+    """
+
+    role: str
+    messages: tuple[Message, ...] = Field(min_length=1)
+    json_schema: dict[str, Any] | None = None
+    seed: int = 0
+    temperature: float = 0.7
+    top_p: float = 0.9
+    max_tokens: int = Field(default=2048, ge=1)
+
+    @property
+    def key(self) -> str:
+        """16 hex digits that are equal for equal requests: what a recorded reply is found by."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Reply(Frozen):
+    """One answer; with finish_reason "error" there is no text, and `error` says why in one line.
+
+    "length" means cut off at max_tokens: a failure for whoever wants whole JSON. Token counts are the
+    engine's own; 0 where it does not tell. `cached_tokens` is the part of `prompt_tokens` that a prefix cache
+    answered.
+    """
+
+    text: str = ""
+    finish_reason: str = "stop"
+    error: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+    usd: float = 0.0
+    model: str = ""
+
+    @field_validator("text", "error")
+    @classmethod
+    def _encodable(cls, value: str) -> str:
+        """Replace lone surrogates: no file could be written with them."""
+        return value.encode("utf-8", "replace").decode()
+
+
+class Engine(ABC):
+    """Turns messages into text.
+
+    Engines travel in a searcher's pickled state: no lock, client or key in attributes.
+    """
+
+    name = "engine"
+    is_language_model = True
+    instant = False  # True: answers in milliseconds, so nobody needs to wait in a thread
+
+    @abstractmethod
+    def complete(self, requests: Sequence[Request]) -> list[Reply]:
+        """Return one reply a request, in order; may block, and may be called from several threads at once.
+
+        A request that fails is a Reply with finish_reason "error", so that it costs none of the others.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most engines hold nothing open
+        """Free what the engine holds: a server, an actor, GPU memory."""

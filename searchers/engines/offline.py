@@ -1,0 +1,106 @@
+"""Rules that answer in place of a language model: they read the same prompts and write the same JSON."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from pydantic import ValidationError
+
+from automcu_ray.graph import ConstructibilityError
+from automcu_ray.record import Candidate
+from automcu_ray.space import Space
+from automcu_ray.spec import ArchitectureSpec
+from searchers.engines.base import Engine, Reply, Request
+from searchers.engines.edits import Draft, apply
+from searchers.engines.rules import Situation, advise, begin
+
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_FENCED = re.compile(r"^```json\n(.*)\n```$", re.MULTILINE)
+_TRIES = 20
+
+
+class OfflineEngine(Engine):
+    """A rule-based stand-in, not a language model: it knows nothing but what the prompt says.
+
+    As improver it climbs towards the limits and backs off after a refusal (`rules`); as generator it carries
+    out the edits that it finds in the suggestion (`edits`). Equal requests get equal replies.
+    """
+
+    name = "offline"
+    is_language_model = False
+    instant = True
+
+    def __init__(self) -> None:
+        """Take no options: there is nothing to configure."""
+
+    def complete(self, requests: Sequence[Request]) -> list[Reply]:
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Request) -> Reply:
+        start = time.perf_counter()
+        rng = Random(f"{request.role}:{request.seed}")
+        try:
+            sections = read_sections("\n".join(message.content for message in request.messages))
+            answer = _improve(sections, rng) if "History" in sections else _generate(sections, rng)
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"offline reads only this project's prompts: {type(error).__name__}: {error}"[:300]
+            return Reply(finish_reason="error", error=reason, model="offline-rules")
+        return Reply(text=json.dumps(answer), model="offline-rules", seconds=time.perf_counter() - start)
+
+
+def read_sections(prompt: str) -> dict[str, Any]:
+    """Return the first fenced JSON of every section of a prompt, by heading; None where there is none."""
+    parts = _SECTION.split(prompt)
+    sections: dict[str, Any] = {}
+    for heading, body in zip(parts[1::2], parts[2::2], strict=True):
+        fenced = _FENCED.search(body)
+        sections.setdefault(heading, json.loads(fenced[1]) if fenced else None)
+    return sections
+
+
+def _space(sections: dict[str, Any]) -> Space:
+    task = sections["Task"]
+    return Space(input_shape=task["input_shape"], num_classes=task["num_classes"])
+
+
+def _improve(sections: dict[str, Any], rng: Random) -> dict[str, str]:
+    situation = Situation(
+        space=_space(sections),
+        precision=sections["Task"]["precision"],
+        limits=sections["Limits"],
+        reference=ArchitectureSpec.model_validate(sections["Reference architecture"]),
+        result=sections["Reference result"],
+        current=sections.get("Current result") or {},
+        since_best=sections["Progress"]["trained_since_best"],
+        refused=sum("infeasible" in entry["outcome"] for entry in sections["History"]),
+    )
+    problem, suggestion = advise(situation, rng)
+    return {"problem": problem, "suggestion": suggestion}
+
+
+def _generate(sections: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """Return the reference with the suggested edits, or with others where those cannot be built."""
+    reference = ArchitectureSpec.model_validate(sections["Reference architecture"])
+    space, advice = _space(sections), sections["Suggestion"]
+    if advice is None:
+        precision, limits = sections["Task"]["precision"], sections["Limits"]
+        return begin(Situation(space, precision, limits, reference), rng).spec().compact()
+    draft = apply(reference, advice["suggestion"])
+    parent = space.candidate(reference)
+    for _ in range(_TRIES):
+        found = _candidate(draft, space)
+        if found is not None and found.hash != parent.hash and found.spec is not None:
+            return found.spec.compact()
+        mutant = space.mutate(parent, rng).spec
+        draft = Draft(mutant or reference)
+    return reference.compact()
+
+
+def _candidate(draft: Draft, space: Space) -> Candidate | None:
+    try:
+        return space.candidate(draft.spec())
+    except (ValidationError, ConstructibilityError):
+        return None

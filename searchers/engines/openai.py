@@ -1,0 +1,242 @@
+"""Any OpenAI-compatible endpoint: OpenAI, DeepSeek, Qwen, a vLLM or llama.cpp server, Ollama."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import openai
+import tenacity
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from automcu_ray.errors import ConfigError, EngineError
+from searchers.engines.base import Engine, Message, Reply, Request
+
+_RETRIED_STATUS = (408, 409, 429)  # and every 5xx
+_REFUSED_FORMAT = (400, 422)  # what servers say to a response_format they do not know
+_MAX_WAIT_S = 60.0  # a Retry-After beyond this is cut: the run goes on without the reply
+_ERROR_CHARS = 300
+
+
+class Prices(NamedTuple):
+    """US dollars per million tokens."""
+
+    prompt: float
+    cached: float
+    completion: float
+
+
+class OpenAIEngine(Engine):
+    """Asks an endpoint that speaks OpenAI's chat completions; the key comes from OPENAI_API_KEY alone.
+
+    Timeouts, dropped connections, 408, 409, 429 and 5xx are retried with exponential backoff and jitter, at
+    least as late as Retry-After says; whatever is left is a Reply with an error. A server that refuses
+    `response_format` gets the schema in the prompt, from then on at once.
+
+    Args:
+        base_url: such as http://localhost:8000/v1; default AUTOMCU_BASE_URL, OPENAI_BASE_URL, then OpenAI
+            itself.
+        model: the model's name at that endpoint; default AUTOMCU_MODEL.
+        timeout_s: for one attempt, all bytes of the reply included.
+        attempts: how often one request is tried.
+        backoff_s: the first wait between attempts; it doubles.
+        concurrency: requests of one batch that are open at once.
+        max_reply_bytes: a longer reply is dropped unread.
+        json_schema: False: do not try `response_format`, put the schema in the prompt.
+        usd_per_million_prompt: price of prompt tokens.
+        usd_per_million_cached: price of prompt tokens from the prefix cache; default the prompt price.
+        usd_per_million_completion: price of completion tokens.
+    """
+
+    name = "openai"
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        model: str | None = None,
+        timeout_s: float = 120.0,
+        attempts: int = 4,
+        backoff_s: float = 1.0,
+        concurrency: int = 8,
+        max_reply_bytes: int = 262_144,
+        json_schema: bool = True,
+        usd_per_million_prompt: float = 0.0,
+        usd_per_million_cached: float | None = None,
+        usd_per_million_completion: float = 0.0,
+    ) -> None:
+        found = model or os.environ.get("AUTOMCU_MODEL")
+        if not found:
+            raise ConfigError("engine 'openai' needs a model: set engine.model or AUTOMCU_MODEL, found neither.")
+        self.model = found
+        self.base_url = base_url or os.environ.get("AUTOMCU_BASE_URL")
+        self.timeout_s, self.attempts, self.backoff_s = timeout_s, max(1, attempts), backoff_s
+        self.concurrency, self.max_reply_bytes = max(1, concurrency), max_reply_bytes
+        self.json_schema = json_schema
+        cached = usd_per_million_prompt if usd_per_million_cached is None else usd_per_million_cached
+        self.prices = Prices(usd_per_million_prompt, cached, usd_per_million_completion)
+
+    def complete(self, requests: Sequence[Request]) -> list[Reply]:
+        return asyncio.run(self._batch(requests))
+
+    async def _batch(self, requests: Sequence[Request]) -> list[Reply]:
+        """Answer a batch over one client, which lives no longer than the batch (nor does the key)."""
+        key = os.environ.get("OPENAI_API_KEY") or "none"  # servers of one's own ask for none
+        slots = asyncio.Semaphore(self.concurrency)
+        try:
+            client = openai.AsyncOpenAI(api_key=key, base_url=self.base_url, timeout=self.timeout_s, max_retries=0)
+        except Exception as error:  # an address that is none
+            return [_failed(error, key, 0.0, self.model) for _ in requests]
+        async with client:
+            return await asyncio.gather(*(self._safely(client, slots, key, request) for request in requests))
+
+    async def _safely(self, client: openai.AsyncOpenAI, slots: asyncio.Semaphore, key: str, request: Request) -> Reply:
+        """Return the reply or, whatever goes wrong, a Reply with the reason."""
+        async with slots:
+            start = time.monotonic()
+            try:
+                completion = await self._ask(client, request)
+            except Exception as error:
+                return _failed(error, key, time.monotonic() - start, self.model)
+            return self._reply(completion, time.monotonic() - start)
+
+    async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> "_Completion":
+        if request.json_schema is None or not self.json_schema:
+            return await self._retried(client, _with_schema_in_words(request), None)
+        try:
+            return await self._retried(client, request, request.json_schema)
+        except openai.APIStatusError as error:
+            if error.status_code not in _REFUSED_FORMAT:
+                raise
+        completion = await self._retried(client, _with_schema_in_words(request), None)
+        self.json_schema = False  # only now: the first 400 may have had another reason
+        return completion
+
+    async def _retried(
+        self, client: openai.AsyncOpenAI, request: Request, schema: dict[str, Any] | None
+    ) -> "_Completion":
+        attempts = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(self.attempts),
+            wait=self._wait_s,
+            retry=tenacity.retry_if_exception(_is_passing),
+            reraise=True,
+        )
+        return await attempts(self._attempt, client, request, schema)
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        backoff = tenacity.wait_exponential(self.backoff_s) + tenacity.wait_random(0, self.backoff_s)
+        error = state.outcome.exception() if state.outcome else None
+        return min(_MAX_WAIT_S, max(backoff(state), _retry_after_s(error)))
+
+    async def _attempt(
+        self, client: openai.AsyncOpenAI, request: Request, schema: dict[str, Any] | None
+    ) -> "_Completion":
+        """Send one request and read a bounded reply; the time limit holds for all of it, not each read."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [message.model_dump() for message in request.messages],
+            **request.model_dump(include={"seed", "temperature", "top_p", "max_tokens"}),
+        }
+        if schema is not None:
+            form = {"name": "answer", "schema": schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        async with asyncio.timeout(self.timeout_s):
+            async with client.chat.completions.with_streaming_response.create(**body) as response:
+                received = bytearray()
+                async for chunk in response.iter_bytes():
+                    received += chunk
+                    if len(received) > self.max_reply_bytes:
+                        raise EngineError(f"the reply exceeds {self.max_reply_bytes} bytes: dropped unread")
+        return _read(bytes(received))
+
+    def _reply(self, completion: "_Completion", seconds: float) -> Reply:
+        choice, usage = completion.choices[0], completion.usage or _Usage()
+        cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0
+        tokens = (usage.prompt_tokens - cached, cached, usage.completion_tokens)
+        return Reply(
+            text=choice.message.content or "",
+            finish_reason=choice.finish_reason or "stop",
+            prompt_tokens=usage.prompt_tokens,
+            cached_tokens=cached,
+            completion_tokens=usage.completion_tokens,
+            seconds=seconds,
+            usd=sum(count * price for count, price in zip(tokens, self.prices, strict=True)) / 1e6,
+            model=completion.model or self.model,
+        )
+
+
+class _Part(BaseModel):
+    """Part of a chat completion; what we do not use is ignored, what we use has to have its type."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Details(_Part):
+    cached_tokens: int | None = 0
+
+
+class _Usage(_Part):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: _Details | None = None
+
+
+class _Message(_Part):
+    content: str | None = None
+
+
+class _Choice(_Part):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Completion(_Part):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+    model: str | None = None
+
+
+def _read(data: bytes) -> _Completion:
+    try:
+        body = _Completion.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        raise EngineError(f"the reply is no chat completion: {where}: {first['msg']}") from error
+    return body
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Return whether the same request may succeed later."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in _RETRIED_STATUS or error.status_code >= 500
+    if isinstance(error, openai.APIConnectionError | TimeoutError):
+        return True
+    return type(error).__module__.startswith(("httpx", "httpcore"))  # dropped while the body was being read
+
+
+def _retry_after_s(error: BaseException | None) -> float:
+    if not isinstance(error, openai.APIStatusError):
+        return 0.0
+    try:
+        return float(error.response.headers.get("retry-after", 0))
+    except ValueError:  # a date: the backoff will do
+        return 0.0
+
+
+def _with_schema_in_words(request: Request) -> Request:
+    """Return the request with its schema as a last line of the last message."""
+    if request.json_schema is None:
+        return request
+    *earlier, last = request.messages
+    form = "Answer with one JSON object of this JSON schema and nothing else:\n"
+    message = Message(role=last.role, content=f"{last.content}\n\n{form}{json.dumps(request.json_schema)}")
+    return request.model_copy(update={"messages": (*earlier, message)})
+
+
+def _failed(error: Exception, key: str, seconds: float, model: str) -> Reply:
+    """Return the Reply that tells an error in one line, without the key that a server may have quoted."""
+    reason = " ".join(f"{type(error).__name__}: {error}".replace(key, "***").split())[:_ERROR_CHARS]
+    return Reply(finish_reason="error", error=reason, seconds=seconds, model=model)

@@ -1,0 +1,210 @@
+"""The rules of the offline engine: climb towards the limits, lean on them, back off after a refusal."""
+
+import copy
+import math
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from pydantic import ValidationError
+
+from automcu_ray.footprint import Footprint, footprint
+from automcu_ray.graph import ConstructibilityError, Graph
+from automcu_ray.space import Space
+from automcu_ray.spec import ArchitectureSpec
+from searchers.engines.edits import Draft
+
+_FIRST = (0.4, 1.0)  # share of Flash that a first network aims at by weights alone: code and runtime are not known
+_ROOM = 0.85  # below this share of both limits there is room to climb
+_LEAN = (0.9, 1.1)  # near the limits: now and then beyond them, for the toolchain knows better than a bound
+_CAREFUL = (0.85, 0.96)  # after a refusal
+_PLATEAU = 2  # so many networks without a gain, and small steps will not do
+_MAX_LAYERS = 12
+_MAX_CHANNELS = 128
+_STEPS = 60
+_DEEPEN = ("conv", "residual", "residual", "bottleneck", "mbconv")
+_SWAP = ("conv", "residual", "bottleneck", "mbconv", "ghost", "depthwise")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What an improver's prompt says; results are the prompt's JSON."""
+
+    space: Space
+    precision: str
+    limits: dict[str, Any]
+    reference: ArchitectureSpec
+    result: dict[str, Any] = field(default_factory=dict)
+    current: dict[str, Any] = field(default_factory=dict)
+    since_best: int = 0
+    refused: int = 0  # of the last few
+
+    def bounds(self, graph: Graph) -> Footprint:
+        """Return the lower bounds of a network."""
+        return footprint(graph, self.precision)
+
+    def shares(self, draft: Draft) -> tuple[float, float] | None:
+        """Return the expected shares of the RAM and Flash limits, None where the draft cannot be built.
+
+        A lower bound plus what the reference needed beyond its own: code, stack, runtime.
+        """
+        try:
+            bounds = self.bounds(self.space.graph(draft.spec()))
+        except (ValidationError, ConstructibilityError):
+            return None
+        ram = bounds.ram_lower_bound_bytes + self._beyond("ram")
+        flash = bounds.flash_lower_bound_bytes + self._beyond("flash")
+        return ram / self.limits["ram_bytes"], flash / self.limits["flash_bytes"]
+
+    def _beyond(self, resource: str) -> int:
+        bounds = self.bounds(self.space.graph(self.reference))
+        least = bounds.ram_lower_bound_bytes if resource == "ram" else bounds.flash_lower_bound_bytes
+        measured = self.result.get(f"{resource}_bytes")
+        for violation in self.result.get("violations", ()):
+            if violation["resource"] == resource:
+                measured = violation.get("found_bytes") or measured
+        return max(0, (measured or least) - least)
+
+
+def begin(situation: Situation, rng: Random) -> Draft:
+    """Return a first network: the reference with a residual block, grown to a part of the limits."""
+    draft = Draft(situation.reference)
+    _deepen(draft, situation, rng, "residual")
+    return _fit(draft, situation, rng.uniform(*_FIRST), rng)
+
+
+def advise(situation: Situation, rng: Random) -> tuple[str, str]:
+    """Return the problem and the suggestion for a situation."""
+    draft, status = Draft(situation.reference), situation.result.get("status")
+    shares = situation.shares(draft) or (1.0, 1.0)
+    if status in ("ok", "never tried") and max(shares) < _ROOM:
+        problem, aim = _room(situation, shares, rng)
+    elif status in ("ok", "never tried"):
+        problem, aim = _at_the_limit(situation, shares, rng)
+        _vary(draft, situation, rng)
+    elif status == "infeasible":  # nothing has trained yet: the refused network itself is the reference
+        problem, aim = _refusal(situation.result), rng.uniform(0.5, 0.8)
+    else:
+        problem, aim = f"The current network was {status}.", rng.uniform(0.4, 0.9)
+        _vary(draft, situation, rng)
+    draft = _fit(draft, situation, aim, rng)
+    if not draft.sentences():
+        _vary(draft, situation, rng)
+    return problem, draft.sentences()
+
+
+def _room(situation: Situation, shares: tuple[float, float], rng: Random) -> tuple[str, float]:
+    aim = min(rng.uniform(*_LEAN), max(0.3, max(shares)) * rng.uniform(1.5, 2.2))
+    if situation.since_best >= _PLATEAU:
+        aim = rng.uniform(*_LEAN)
+    room = f"{shares[0]:.0%} of RAM and {shares[1]:.0%} of Flash are used: the network is too small."
+    if situation.current.get("status") == "infeasible":
+        return f"{_refusal(situation.current)} The reference leaves room.", min(aim, rng.uniform(*_CAREFUL))
+    return room, aim
+
+
+def _at_the_limit(situation: Situation, shares: tuple[float, float], rng: Random) -> tuple[str, float]:
+    status = situation.current.get("status")
+    if status == "infeasible":
+        return _refusal(situation.current), rng.uniform(*_CAREFUL)
+    if status in ("duplicate", "invalid", "failed"):
+        return f"The current network was {status}: another change is needed.", rng.uniform(*_CAREFUL)
+    used = f"{shares[0]:.0%} of RAM and {shares[1]:.0%} of Flash are used"
+    gain = f"no gain for {situation.since_best} networks" if situation.since_best else "still gaining"
+    aim = rng.uniform(*(_CAREFUL if situation.refused else _LEAN))
+    return f"{used}, {gain}: the shape has to change, not the size.", aim
+
+
+def _refusal(result: dict[str, Any]) -> str:
+    violations = result.get("violations") or [{"resource": "network", "where": "", "over_bytes": None}]
+    first = violations[0]
+    over = f" by {first['over_bytes']} bytes" if first.get("over_bytes") else ""
+    where = f", most of it at {first['where']}" if first.get("where") else ""
+    return f"The current network exceeds the {first['resource']} limit{over}{where}."
+
+
+def _fit(draft: Draft, situation: Situation, aim: float, rng: Random) -> Draft:
+    """Return the draft shrunk until it keeps within `aim` of both limits, then grown as far as that goes."""
+    for _ in range(_STEPS):
+        shares = situation.shares(draft)
+        if shares is None or max(shares) <= aim:
+            break
+        _shrink(draft, situation, "ram" if shares[0] > aim else "flash")
+    for _ in range(_STEPS):
+        shares = situation.shares(draft)
+        if shares is None or max(shares) >= aim * 0.95:
+            break
+        trial = copy.deepcopy(draft)
+        _grow(trial, situation, rng)
+        grown = situation.shares(trial)
+        if grown is not None and max(grown) <= aim:
+            draft = trial
+    return draft
+
+
+def _shrink(draft: Draft, situation: Situation, resource: str) -> None:
+    """Take a quarter of the channels off where most of the resource goes, and off a layer before it."""
+    bounds = situation.bounds(situation.space.graph(draft.spec()))
+    where = bounds.widest_moment if resource == "ram" else bounds.largest_weights
+    layers = draft.layers()
+    worst = int(where.split(".")[0].removeprefix("layer_")) - 1 if where.startswith("layer_") else len(layers) - 1
+    around = [i for i in (worst, worst - 1, worst - 2) if i >= 0 and layers[i].get("out_channels", 0) > 4]
+    others = [i for i, layer in enumerate(layers) if layer.get("out_channels", 0) > 4]
+    for at in (around or others)[:2]:
+        layers[at]["out_channels"] = max(4, layers[at]["out_channels"] * 3 // 16 * 4)
+        _follow(draft, at)
+
+
+def _grow(draft: Draft, situation: Situation, rng: Random) -> None:
+    layers = draft.layers()
+    if len(layers) < _MAX_LAYERS and rng.random() < 0.3:
+        _deepen(draft, situation, rng, rng.choice(_DEEPEN))
+        return
+    widths = [i for i, layer in enumerate(layers) if layer.get("out_channels", _MAX_CHANNELS) < _MAX_CHANNELS]
+    if widths:
+        at = rng.choice(widths)
+        layers[at]["out_channels"] = min(_MAX_CHANNELS, 4 * math.ceil(layers[at]["out_channels"] * 1.3 / 4))
+        _follow(draft, at)
+
+
+def _follow(draft: Draft, at: int) -> None:
+    """Give the blocks right behind a changed layer its width, so that their skips stay skips."""
+    layers = draft.layers()
+    width = layers[at]["out_channels"]
+    for layer in layers[at + 1 :]:
+        if layer["type"] not in ("residual", "bottleneck", "mbconv") or layer.get("stride", 1) != 1:
+            return
+        layer["out_channels"] = width
+
+
+def _deepen(draft: Draft, situation: Situation, rng: Random, kind: str) -> None:
+    """Insert a block that keeps the shape it gets, rather where the image is small: it runs faster there."""
+    shapes = _shapes(draft, situation)
+    at = rng.choices(range(len(shapes)), weights=[1 / max(shape[1:]) for shape in shapes])[0]
+    draft.insert({"type": kind, "out_channels": shapes[at][0]}, at + 1)
+
+
+def _vary(draft: Draft, situation: Situation, rng: Random) -> None:
+    """Replace a layer that keeps the size of the image by another type, or take one out, or add one."""
+    layers = draft.layers()
+    inner = [i for i, layer in enumerate(layers) if i and layer.get("stride", 1) == 1 and _is_block(layer)]
+    if not inner or (len(layers) < _MAX_LAYERS and rng.random() < 0.4):
+        _deepen(draft, situation, rng, rng.choice(_DEEPEN))
+        return
+    at = rng.choice(inner)
+    width, old = layers[at]["out_channels"], layers[at]["type"]
+    draft.remove(at)
+    if rng.random() < 0.75:
+        kind = rng.choice([kind for kind in _SWAP if kind != old])
+        draft.insert({"type": kind, "out_channels": width + width % 2}, at)  # ghost wants an even width
+
+
+def _is_block(layer: dict[str, Any]) -> bool:
+    return layer["type"] in _SWAP and "out_channels" in layer
+
+
+def _shapes(draft: Draft, situation: Situation) -> list[tuple[int, int, int]]:
+    """Return the output shape of every layer."""
+    graph = situation.space.graph(draft.spec())
+    last = {op.name.split(".")[0]: op.shape for op in graph.ops}
+    return [last[f"layer_{number}"] for number in range(1, len(draft.layers()) + 1)]

@@ -1,0 +1,161 @@
+"""The gate: asks the ladder's rungs, cheapest first, without ever blocking Tune's loop."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray import tune
+
+from automcu_ray import footprint
+from automcu_ray.errors import ToolchainError
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.record import Candidate
+from automcu_ray.task import Task
+from automcu_ray.verdicts import VerdictCache
+
+MAX_DEATHS = 2
+Verdict = tuple[Candidate, FeasibilityReport]
+
+
+@dataclass
+class _Check:
+    """One question to a toolchain actor that has not been answered yet."""
+
+    candidate: Candidate
+    worker: str
+    started_at_s: float = field(default_factory=time.monotonic)
+
+
+class Gate:
+    """Answers whether a candidate may train: schema, shapes and analytic at once, the toolchain later.
+
+    `workers` are the names of Ray actors with a method `check(spec, hash) -> FeasibilityReport`; Ray must restart them
+    but not repeat their calls, or a hanging one would hang again. Without any, the ladder ends at the analytic rung.
+    Each worker has one question at a time, so that none waits behind a slow one, and only the guilty one dies.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        workers: Sequence[str] = (),
+        cache: VerdictCache | None = None,
+        timeout_s: float = 300.0,
+    ) -> None:
+        self.task = task
+        self.workers = tuple(workers)
+        self.cache = cache
+        self.timeout_s = timeout_s
+        self.queue: deque[Candidate] = deque()
+        self.deaths: dict[str, int] = {}  # of a worker over a candidate
+        self._running: dict[Any, _Check] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many candidates wait for a verdict."""
+        return len(self.queue) + len(self._running)
+
+    def submit(self, candidate: Candidate) -> FeasibilityReport | None:
+        """Return the verdict if a rung before the toolchain, or the cache, knows it; else None and `poll` will."""
+        report = self._ask_without_tools(candidate)
+        if report is None and self.cache is not None:
+            report = self.cache.get(candidate.hash)
+        if report is None:
+            self.queue.append(candidate)
+            self._start()
+        return report
+
+    def poll(self) -> list[Verdict]:
+        """Return the verdicts that have arrived since the last call; never waits."""
+        answers = [self._answer(ref) for ref in self._finished()]
+        late = [self._overdue(ref) for ref in self._late()]
+        self._start()
+        return [verdict for verdict in answers if verdict is not None] + late
+
+    def _ask_without_tools(self, candidate: Candidate) -> FeasibilityReport | None:
+        if candidate.spec is None:
+            return _refusal(candidate.violations)
+        graph, task = self.task.space.graph(candidate.spec), self.task
+        violations = footprint.check(graph, task.precision, task.ram_limit_bytes, task.flash_limit_bytes)
+        found = footprint.footprint(graph, task.precision)
+        if not violations and self.workers:
+            return None
+        return FeasibilityReport(
+            feasible=not violations,
+            backend="analytic",
+            rung=Rung.ANALYTIC,
+            macs=found.macs,
+            parameters=found.parameters,
+            violations=violations,
+        )
+
+    def _start(self) -> None:
+        busy = {check.worker for check in self._running.values()}
+        for worker in self.workers:
+            if self.queue and worker not in busy:
+                candidate = self.queue.popleft()
+                assert candidate.spec is not None, "the schema rung lets no candidate without a spec pass"
+                ref = ray.get_actor(worker).check.remote(candidate.spec, candidate.hash)
+                self._running[ref] = _Check(candidate, worker)
+
+    def _finished(self) -> list[Any]:
+        if not self._running:
+            return []
+        refs = list(self._running)
+        finished: list[Any] = ray.wait(refs, num_returns=len(refs), timeout=0)[0]
+        return finished
+
+    def _answer(self, ref: Any) -> Verdict | None:
+        """Return a finished check's verdict, or None where its actor died and the question is asked again."""
+        candidate = self._running.pop(ref).candidate
+        try:
+            report: FeasibilityReport = ray.get(ref)
+        except ray.exceptions.RayActorError:
+            self.deaths[candidate.hash] = self.deaths.get(candidate.hash, 0) + 1
+            if self.deaths[candidate.hash] < MAX_DEATHS:
+                self.queue.append(candidate)
+                return None
+            return candidate, _broken(f"the toolchain broke: its process died {MAX_DEATHS} times over this candidate")
+        except (ray.exceptions.RayError, ToolchainError) as error:
+            return candidate, _broken(f"the toolchain broke: {str(error).strip().splitlines()[-1][:200]}")
+        if self.cache is not None:
+            self.cache.put(candidate.hash, report)
+        return candidate, report
+
+    def _late(self) -> list[Any]:
+        deadline = time.monotonic() - self.timeout_s
+        return [ref for ref, check in self._running.items() if check.started_at_s < deadline]
+
+    def _overdue(self, ref: Any) -> Verdict:
+        """End a check that hangs: its actor is killed, Ray starts it anew."""
+        check = self._running.pop(ref)
+        ray.kill(ray.get_actor(check.worker), no_restart=False)
+        return check.candidate, _broken(f"the toolchain gave no verdict within {self.timeout_s:.0f} s")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Handles do not survive pickling: what was running is asked again."""
+        queue = deque([check.candidate for check in self._running.values()]) + self.queue
+        return {**self.__dict__, "queue": queue, "_running": {}}
+
+
+class FeasibilityCallback(tune.Callback):  # type: ignore[misc]
+    """Drives the gate at every step of Tune's loop, so that checks go on while all slots are training."""
+
+    def __init__(self, searcher: Any) -> None:
+        self.searcher = searcher
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.searcher.pump()
+
+
+def _refusal(violations: tuple[Violation, ...]) -> FeasibilityReport:
+    rung = violations[0].rung if violations else Rung.SCHEMA
+    return FeasibilityReport(feasible=False, backend="analytic", rung=rung, violations=violations)
+
+
+def _broken(message: str) -> FeasibilityReport:
+    violation = Violation(rung=Rung.LINK, resource="tool", message=message)
+    return FeasibilityReport(feasible=False, backend="toolchain", rung=Rung.LINK, violations=(violation,))

@@ -1,0 +1,104 @@
+import ctypes
+import dataclasses
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.export import DeployedNetwork
+from backends import cgen, cgen_patches
+from backends.cgen import generate
+from backends.planner import lower_bound_bytes
+from tests.networks_for_export import NETWORKS, SHAPE, deployed_network, images
+
+BOTH = ("int8", "float32")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("precision", BOTH)
+def test_the_c_neither_allocates_nor_reads_files(name: str, precision: str) -> None:
+    made = generate(deployed_network(name, precision))
+    for word in ("malloc", "free(", "stdlib", "fopen", "stdio"):
+        assert word not in made.source
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_int8_c_computes_in_float_and_never_in_double(name: str) -> None:
+    body = generate(deployed_network(name, "int8")).source
+    calls = [line for line in body.splitlines() if "f64" in line or "double" in line]
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_arena_is_at_the_lower_bound_for_these_networks(name: str) -> None:
+    made = generate(deployed_network(name, "int8"))
+    assert made.arena_bytes - lower_bound_bytes(made.buffers) < 16  # 8 bytes of padding a buffer
+
+
+def test_the_header_says_how_to_feed_the_network() -> None:
+    made = deployed_network("plain", "int8")
+    header = generate(made).header
+    for line in (
+        "#define NET_INPUT_BYTES 432",
+        "#define NET_INPUT_SCALE 0.0078125f",
+        "#define NET_INPUT_ZERO_POINT 0",
+        "#define NET_CLASSES 5",
+        f"#define NET_OUTPUT_ZERO_POINT {made.output_zero_point}",
+        "void net(const int8_t image[1][3][12][12], int8_t logits[1][5]);",
+    ):
+        assert line in header
+
+
+def test_sizes_are_named_after_the_torch_modules() -> None:
+    made = generate(deployed_network("plain", "int8"))
+    assert made.weights["/stem/stem.0/Conv_quant"] > 8 * 3 * 3 * 3
+    assert "/stem/stem.0/Conv_quant" in made.made_by.values()
+
+
+def test_an_operator_unknown_to_the_generator_is_named() -> None:
+    made = deployed_network("plain", "float32")
+    broken = made.onnx.replace(b"AveragePool", b"AverageFool")
+    with pytest.raises(ToolchainError):
+        generate(dataclasses.replace(made, onnx=broken))
+
+
+def test_a_template_that_changed_is_an_error_and_not_wrong_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cgen_patches.PATCHES, "qlinear_conv_op.c.j2", (("text of another version", ""),))
+    cgen._compiler.cache_clear()
+    try:
+        with pytest.raises(ToolchainError, match="unsupported version"):
+            generate(deployed_network("plain", "int8"))
+    finally:
+        cgen._compiler.cache_clear()
+
+
+def test_leftover_allocations_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgen._ArenaEmitter, "_emit_weight_loader", lambda *_: "void *x(void){return malloc(1);}")
+    with pytest.raises(ToolchainError, match=r"found malloc\(\)"):
+        generate(deployed_network("plain", "int8"))
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler for the host")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_thousand_images_are_bit_equal_to_onnxruntime_on_the_host(name: str, tmp_path: Path) -> None:
+    made = deployed_network(name, "int8")
+    rng = np.random.default_rng(3)
+    batch = images(1000, seed=4)
+    batch[2:300] = rng.choice(np.array([0, 255], np.uint8), (298, *SHAPE))
+    batch[300:600] = rng.integers(0, 256, (300, 3, 1, 1))
+    assert np.array_equal(_on_host(made, batch, tmp_path), made.run(batch))
+
+
+def _on_host(made: DeployedNetwork, batch: np.ndarray, folder: Path) -> np.ndarray:
+    (folder / "net.c").write_text(generate(made).source)
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "net.so"))
+    inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), np.int8)
+    for image, output in zip(inputs, outputs, strict=True):
+        image = np.ascontiguousarray(image)
+        library.net(ctypes.c_void_p(image.ctypes.data), ctypes.c_void_p(output.ctypes.data))
+    return outputs

@@ -1,0 +1,115 @@
+"""The gate against real Ray actors that answer, break, hang and die."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+import ray
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.record import Candidate
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from automcu_ray.verdicts import VerdictCache
+from searchers.gate import Gate, Verdict
+
+REPORT = FeasibilityReport(feasible=True, backend="fake", rung=Rung.LINK, ram_bytes=100, flash_bytes=200)
+
+
+class FakeToolchain:
+    """Acts by the width of the first layer: 4 answers, 6 breaks, 8 hangs, 12 dies."""
+
+    def check(self, spec: ArchitectureSpec, candidate_hash: str) -> FeasibilityReport:
+        width: int = spec.backbone[0].out_channels  # type: ignore[union-attr, assignment]
+        if width == 6:
+            raise ToolchainError("gcc printed rubbish")
+        if width == 8:
+            time.sleep(60)
+        if width == 12:
+            os._exit(1)
+        return REPORT
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[list[str]]:
+    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(FakeToolchain)
+    handles = {name: actor.options(name=name).remote() for name in ("fake-0", "fake-1")}
+    yield list(handles)
+    ray.shutdown()
+
+
+def candidate(task: Task, width: int, number: int = 1) -> Candidate:
+    spec = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": width}]})
+    return task.space.candidate(spec, number=number)
+
+
+def wait(gate: Gate, count: int = 1, timeout_s: float = 30) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    deadline = time.monotonic() + timeout_s
+    while len(verdicts) < count and time.monotonic() < deadline:
+        verdicts += gate.poll()
+        time.sleep(0.02)
+    return verdicts
+
+
+def test_answers_come_from_the_toolchain_and_never_block(digits_task: Task, workers: list[str]) -> None:
+    gate = Gate(digits_task, workers=workers)
+    started = time.monotonic()
+    assert gate.submit(candidate(digits_task, 8)) is None  # hangs for a minute
+    assert gate.submit(candidate(digits_task, 4, number=2)) is None
+    assert time.monotonic() - started < 5
+    ((found, report),) = wait(gate)
+    assert (found.number, report, gate.waiting) == (2, REPORT, 1)
+
+
+def test_a_hanging_toolchain_costs_one_candidate(digits_task: Task, workers: list[str]) -> None:
+    gate = Gate(digits_task, workers=workers[:1], timeout_s=6)  # a worker takes a second to start anew
+    gate.submit(candidate(digits_task, 8))
+    gate.submit(candidate(digits_task, 4, number=2))
+    (_, late), (_, fine) = wait(gate, 2)
+    assert "no verdict within 6 s" in late.violations[0].message
+    assert (late.violations[0].resource, fine) == ("tool", REPORT)
+
+
+@pytest.mark.parametrize(("width", "words"), [(6, "gcc printed rubbish"), (12, "the toolchain broke")])
+def test_a_toolchain_that_breaks_or_dies_is_a_verdict(
+    digits_task: Task, workers: list[str], width: int, words: str
+) -> None:
+    gate = Gate(digits_task, workers=workers[:1])
+    gate.submit(candidate(digits_task, width))
+    ((_, report),) = wait(gate)
+    assert not report.feasible and words in report.violations[0].message
+    gate.submit(candidate(digits_task, 4, number=2))
+    assert wait(gate)[0][1] == REPORT
+
+
+def test_a_verdict_is_asked_for_once(digits_task: Task, workers: list[str], tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path, digits_task, "fake 1")
+    gate = Gate(digits_task, workers=workers, cache=cache)
+    gate.submit(candidate(digits_task, 4))
+    wait(gate)
+    again = gate.submit(candidate(digits_task, 4, number=2))
+    assert again is not None and again.cached and again.ram_bytes == 100
+    other_version = VerdictCache(tmp_path, digits_task, "fake 2")
+    assert other_version.get(candidate(digits_task, 4).hash) is None
+
+
+def test_cheap_rungs_answer_without_a_toolchain(digits_task: Task, workers: list[str]) -> None:
+    gate = Gate(digits_task, workers=workers)
+    too_wide = gate.submit(candidate(digits_task, 1024))
+    assert too_wide is not None and too_wide.rung == Rung.ANALYTIC
+    assert gate.waiting == 0
+
+
+def test_pickling_asks_again_what_was_running(digits_task: Task, workers: list[str]) -> None:
+    gate = Gate(digits_task, workers=workers)
+    gate.submit(candidate(digits_task, 4, number=7))
+    copy: Any = cloudpickle.loads(cloudpickle.dumps(gate))
+    assert wait(copy)[0][0].number == 7
+    wait(gate)

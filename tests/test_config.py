@@ -1,0 +1,86 @@
+"""Configuration: groups, flags, settings, and errors of one line."""
+
+from pathlib import Path
+
+import pytest
+
+from automcu_ray.config import compose, merge, names, parse_setting
+from automcu_ray.errors import ConfigError
+
+
+def message(choices: dict[str, str | None], *settings: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        compose(choices, settings)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_default_is_digits_with_feedback_memory_on_stm32f405() -> None:
+    config = compose({})
+    assert (config.task, config.searcher.name, config.target.name) == ("digits", "llm_memory", "stm32f405")
+    assert (config.constraints.ram_kb, config.constraints.flash_kb, config.precision) == (24, 48, "int8")
+
+
+def test_swapping_one_group_changes_that_group_alone() -> None:
+    default, other = compose({}).model_dump(), compose({"searcher": "random"}).model_dump()
+    assert {key for key in default if default[key] != other[key]} == {"searcher"}
+
+
+def test_a_setting_wins_over_the_tasks_file() -> None:
+    config = compose({"task": "digits"}, ["constraints.ram_kb=64", "budget.trained=3", "searcher.memory=2"])
+    assert (config.constraints.ram_kb, config.constraints.flash_kb) == (64, 48)
+    assert (config.budget.trained, config.searcher.options["memory"]) == (3, 2)
+
+
+def test_a_path_is_taken_where_a_name_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("dataset: {name: digits}\nconstraints: {ram_kb: 8}\nseed: 7\n")
+    config = compose({"task": str(path)})
+    assert (config.task, config.constraints.ram_kb, config.seed, config.target.name) == ("mine", 8, 7, "stm32f405")
+
+
+@pytest.mark.parametrize("group", ["task", "target", "searcher", "engine", "backend", "trainer"])
+def test_every_file_of_a_group_composes(group: str) -> None:
+    for name in names(group):
+        compose({group: name})
+
+
+def test_unknown_searcher_offers_the_nearest() -> None:
+    assert "did you mean 'llm_memory'?" in message({"searcher": "llm_memry"})
+
+
+def test_unknown_key_in_yaml_names_key_and_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "typo.yaml"
+    path.write_text("constraints: {ram_kbb: 8}\n")
+    assert message({"task": str(path)}) == (
+        "unknown key 'constraints.ram_kbb' in the configuration: did you mean 'ram_kb'?"
+    )
+
+
+def test_words_for_a_number() -> None:
+    assert message({}, "constraints.ram_kb=lots").startswith("constraints.ram_kb:")
+    assert "'lots'" in message({}, "constraints.ram_kb=lots")
+
+
+def test_negative_flash() -> None:
+    assert message({}, "constraints.flash_kb=-1") == (
+        "constraints.flash_kb: Input should be greater than 0, found '-1'."
+    )
+
+
+def test_no_such_file_and_no_mapping(tmp_path: Path) -> None:
+    assert "no file" in message({"task": str(tmp_path / "none.yaml")})
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    assert "found list" in message({"task": str(tmp_path / "list.yaml")})
+    (tmp_path / "broken.yaml").write_text("a: [")
+    assert "cannot be read as YAML" in message({"task": str(tmp_path / "broken.yaml")})
+
+
+def test_a_setting_without_a_value() -> None:
+    assert "--set wants key=value" in message({}, "budget.trained")
+
+
+def test_merge_replaces_values_and_keeps_neighbours() -> None:
+    into = {"a": {"b": 1, "c": 2}}
+    merge(into, parse_setting("a.b=[3, 4]"))
+    assert into == {"a": {"b": [3, 4], "c": 2}}

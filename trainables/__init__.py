@@ -1,0 +1,1 @@
+"""Ray Trainables, the training loop, data sets and finalists."""

@@ -1,0 +1,89 @@
+"""The test set: read once, for the winner alone, with its firmware on the board beside it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from automcu_ray.bundle import write_bundle
+from automcu_ray.export import DeployedNetwork
+from automcu_ray.record import BoardResult, Finalist
+from trainables.datasets.base import Split
+from trainables.finalist import FinalistJob, load_deployed, run_on_board
+
+NOT_SOURCES = (".o", ".elf", ".map", ".log", ".su", ".stderr", ".json")
+
+
+def examine(
+    winner: Finalist, job: FinalistJob, test: Split, *, board_images: int, bundle: Path, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the manifest of the winner, after writing the bundle.
+
+    The board runs the first `board_images` test images; each must give the bytes that onnxruntime gives.
+    """
+    folder = job.folder / winner.hash
+    deployed = load_deployed(folder)
+    elf = _only(folder / "firmware", "*.elf")
+    board = None
+    if job.board is not None and elf is not None:
+        board = run_on_board(job.board, elf, job.task, deployed, test.images[:board_images])
+    manifest = {**_figures(winner, job, board), **_accuracies(winner, deployed, test), **about}
+    write_bundle(
+        bundle,
+        deployed,
+        manifest,
+        sources=_sources(folder / "firmware"),
+        elf=elf,
+        images=test.images,
+        labels=test.labels,
+    )
+    return manifest
+
+
+def _figures(winner: Finalist, job: FinalistJob, board: BoardResult | None) -> dict[str, Any]:
+    report = winner.feasibility
+    sizes = report.model_dump(mode="json", include={"ram", "flash", "operators"}) if report else {}
+    return {
+        "target": job.task.target.name,
+        "precision": job.task.precision,
+        "hash": winner.hash,
+        "number": winner.number,
+        "ram_bytes": report.ram_bytes if report else None,
+        "flash_bytes": report.flash_bytes if report else None,
+        "ram_limit_bytes": job.task.ram_limit_bytes,
+        "flash_limit_bytes": job.task.flash_limit_bytes,
+        "memory": sizes,
+        "board": board.name if board else None,
+        "board_images": board.images if board else None,
+        "bit_equal_images": board.bit_equal_images if board else None,
+        "board_largest_difference": board.largest_difference if board else None,
+        "instructions": board.instructions if board else None,
+        "stack_used_bytes": board.stack_used_bytes if board else None,
+    }
+
+
+def _accuracies(winner: Finalist, deployed: DeployedNetwork, test: Split) -> dict[str, Any]:
+    assert winner.training is not None, "a winner has been trained"
+    as_float = dataclasses.replace(deployed, precision="float32", onnx=deployed.float_onnx)
+    return {
+        "val_accuracy": winner.training.val_accuracy,
+        "val_accuracy_float": winner.training.val_accuracy_float,
+        "test_accuracy": deployed.accuracy(test.images, test.labels),
+        "test_accuracy_float": as_float.accuracy(test.images, test.labels),
+        "test_images": len(test),
+        "input": {
+            "shape": deployed.input_shape,
+            "scale": deployed.input_scale,
+            "zero_point": deployed.input_zero_point,
+        },
+        "output": {"scale": deployed.output_scale, "zero_point": deployed.output_zero_point},
+    }
+
+
+def _sources(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix not in NOT_SOURCES]
+
+
+def _only(folder: Path, pattern: str) -> Path | None:
+    return next(iter(sorted(folder.glob(pattern))), None) if folder.is_dir() else None

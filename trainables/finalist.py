@@ -1,0 +1,129 @@
+"""Finalists: full training, the toolchain again with trained weights, the board on validation images."""
+
+import dataclasses
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from automcu_ray.errors import AutoMcuError
+from automcu_ray.export import DeployedNetwork
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import BoardResult, Candidate, Finalist
+from automcu_ray.task import Task
+from backends.actor import Toolchain
+from backends.boards.base import Board
+from trainables.datasets.base import Images, Split
+from trainables.job import TrainingJob
+
+BOARD_CHECK_IMAGES = 16
+FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest seen, a wrong layer is off by far more
+
+
+@dataclass(frozen=True)
+class FinalistJob:
+    """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run."""
+
+    task: Task
+    protocol: Protocol
+    train_split: Split
+    val_split: Split
+    toolchain: Toolchain | None
+    board: Board | None
+    folder: Path
+    seed: int
+    threads: int = 1
+
+
+def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
+    """Take one candidate the whole way but the test set, leaving its files in `<folder>/<hash>/`.
+
+    What goes wrong is the finalist's `reason`; it never ends the run.
+    """
+    torch.set_num_threads(job.threads)
+    found = Finalist(number=candidate.number, hash=candidate.hash)
+    folder = job.folder / candidate.hash
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found, deployed = _train(found, candidate, job, folder)
+        if job.toolchain is None:
+            return found
+        firmware = job.toolchain.build(deployed, folder / "firmware")
+        found = found.model_copy(update={"feasibility": firmware.report})
+        if firmware.elf is None:
+            return _refused(found, "; ".join(v.message for v in firmware.report.violations))
+        for source in firmware.sources:
+            if source.parent != firmware.workdir:
+                shutil.copy(source, firmware.workdir)  # the bundle holds all that the ELF was made of
+        if job.board is None:
+            return found
+        images = job.val_split.images[:BOARD_CHECK_IMAGES]
+        result = run_on_board(job.board, firmware.elf, job.task, deployed, images)
+        found = found.model_copy(update={"board": result})
+        if not result.agrees:
+            return _refused(found, f"the board differs from onnxruntime by {result.largest_difference:g}")
+    except (AutoMcuError, RuntimeError, FloatingPointError) as error:
+        return _refused(found, f"{type(error).__name__}: {error}")
+    return found
+
+
+def run_on_board(board: Board, elf: Path, task: Task, deployed: DeployedNetwork, images: Images) -> BoardResult:
+    """Run images (N, C, H, W) on a board and compare every output byte with onnxruntime's."""
+    run = board.run(
+        elf,
+        task.target,
+        deployed.encode(images),
+        output_dtype=deployed.output_dtype,
+        output_count=deployed.num_classes,
+    )
+    expected = deployed.run(images)
+    equal = sum(ours.tobytes() == theirs.tobytes() for ours, theirs in zip(run.outputs, expected, strict=True))
+    difference = float(np.abs(run.outputs.astype(np.float64) - expected).max())
+    rounding = 0.0 if deployed.precision == "int8" else FLOAT32_ROUNDING * float(np.abs(expected).max() + 1)
+    return BoardResult(
+        name=board.name,
+        images=len(images),
+        bit_equal_images=equal,
+        largest_difference=difference,
+        agrees=difference <= rounding,
+        instructions=run.instructions,
+        stack_used_bytes=run.stack_used_bytes,
+        seconds=run.seconds,
+    )
+
+
+def save_deployed(deployed: DeployedNetwork, folder: Path) -> None:
+    """Write a deployed network as two ONNX files and a small JSON file."""
+    (folder / "float32.onnx").write_bytes(deployed.float_onnx)
+    (folder / "deployed.onnx").write_bytes(deployed.onnx)
+    about = {k: v for k, v in dataclasses.asdict(deployed).items() if not isinstance(v, bytes)}
+    (folder / "deployed.json").write_text(json.dumps(about, indent=1))
+
+
+def load_deployed(folder: Path) -> DeployedNetwork:
+    """Read what `save_deployed` wrote."""
+    about: dict[str, Any] = json.loads((folder / "deployed.json").read_text())
+    about["input_shape"] = tuple(about["input_shape"])
+    about["float_onnx"] = (folder / "float32.onnx").read_bytes()
+    about["onnx"] = (folder / "deployed.onnx").read_bytes()
+    return DeployedNetwork(**about)
+
+
+def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path) -> tuple[Finalist, DeployedNetwork]:
+    assert candidate.spec is not None, "a finalist has been trained before"
+    training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split)
+    for epoch in training.start(candidate.spec, seed=job.seed):
+        (folder / "epoch").write_text(str(epoch.number))  # for the progress line
+    summary, deployed = training.finish(epoch)
+    torch.save(training.network.state_dict(), folder / "weights.pt")
+    save_deployed(deployed, folder)
+    summary = summary.model_copy(update={"checkpoint": str(folder / "weights.pt")})
+    return found.model_copy(update={"training": summary}), deployed
+
+
+def _refused(found: Finalist, reason: str) -> Finalist:
+    return found.model_copy(update={"reason": reason[:500]})

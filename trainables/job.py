@@ -1,0 +1,57 @@
+"""One training from spec to deployed network: what a proxy trial and a finalist have in common."""
+
+import time
+from collections.abc import Iterator
+
+import torch
+
+from automcu_ray.export import DeployedNetwork, deploy
+from automcu_ray.network import Network
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import TrainingSummary
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from trainables.datasets.base import Split
+from trainables.loop import Epoch, peak_memory_bytes, train
+
+
+class TrainingJob:
+    """Trains spec after spec on the same data; `start` yields epochs, `finish` deploys and scores the last one."""
+
+    def __init__(self, task: Task, protocol: Protocol, train_split: Split, val_split: Split) -> None:
+        self.task, self.protocol = task, protocol
+        self.train_split, self.val_split = train_split, val_split
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def start(self, spec: ArchitectureSpec, *, seed: int) -> Iterator[Epoch]:
+        """Build the network with weights drawn from `seed`, and return its training, an epoch at a time."""
+        if self.device == "cuda":  # the worker is reused: the last candidate's memory must not count
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        self.seed, self.started_s = seed, time.perf_counter()
+        torch.manual_seed(seed)
+        self.network = Network(self.task.space.graph(spec))
+        return train(self.network, self.train_split, self.val_split, self.protocol, self.device, seed)
+
+    def finish(self, epoch: Epoch) -> tuple[TrainingSummary, DeployedNetwork]:
+        """Return the summary, with the validation accuracy of the deployed network, and that network.
+
+        int8 ranges come from training images alone.
+
+        Raises:
+            ToolchainError: the network cannot be exported or quantised.
+        """
+        network = self.network.to("cpu").eval()
+        calibration = self.train_split.images[: self.protocol.calibration_images]
+        deployed = deploy(network, self.task.input_shape, precision=self.task.precision, calibration=calibration)
+        summary = TrainingSummary(
+            val_accuracy=deployed.accuracy(self.val_split.images, self.val_split.labels),
+            val_accuracy_float=epoch.val_accuracy,
+            epochs=epoch.number,
+            stopped_early=epoch.stopped_early,
+            seconds=time.perf_counter() - self.started_s,
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            device=torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
+            seed=self.seed,
+        )
+        return summary, deployed

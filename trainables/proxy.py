@@ -1,0 +1,64 @@
+"""The proxy trial: one candidate, a short protocol, the accuracy of the network as deployed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from ray import tune
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.protocol import Protocol
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from trainables.datasets.base import Split
+from trainables.job import TrainingJob
+from trainables.loop import Epoch
+
+
+class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
+    """Trains `config["spec"]` by a protocol, an epoch a step; the last result carries a TrainingSummary.
+
+    `val_accuracy` is the float network's while training goes on, and the deployed network's in the last result.
+    What goes wrong with a candidate (diverged, out of memory, not convertible) is a result with "failure".
+    Arguments beside the config come through `tune.with_parameters`, the splits by Ray's object store.
+    """
+
+    def setup(
+        self,
+        config: dict[str, Any],
+        task: Task,
+        protocol: Protocol,
+        train_split: Split,
+        val_split: Split,
+        seed: int = 0,
+        threads: int = 1,
+    ) -> None:
+        self.job = TrainingJob(task, protocol, train_split, val_split)
+        self.run_seed = seed
+        torch.set_num_threads(threads)
+        self.reset_config(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Start the next candidate in this worker: milliseconds, where a new worker costs seconds."""
+        self.config = new_config
+        self.epochs: Iterator[Epoch] | None = None
+        return True
+
+    def step(self) -> dict[str, Any]:
+        try:
+            if self.epochs is None:
+                spec = ArchitectureSpec.model_validate(self.config["spec"])
+                self.epochs = self.job.start(spec, seed=candidate_seed(self.run_seed, self.config["number"]))
+            epoch = next(self.epochs)
+            if not epoch.last:
+                return {"val_accuracy": epoch.val_accuracy, "epoch": epoch.number}
+            summary, _ = self.job.finish(epoch)
+        except (RuntimeError, ValueError, FloatingPointError, ToolchainError) as error:
+            failure = f"{type(error).__name__}: {str(error)[:300]}"
+            return {"val_accuracy": float("-inf"), "failure": failure, "done": True}  # Tune insists on the metric
+        return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "done": True}
+
+
+def candidate_seed(run_seed: int, number: int) -> int:
+    """Return the seed of a candidate's weights and batches: its own, whatever worker it lands on."""
+    return run_seed * 100_000 + number
