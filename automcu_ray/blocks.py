@@ -8,17 +8,13 @@ from automcu_ray import spec as s
 from automcu_ray.graph import NETWORK_INPUT, ConstructibilityError, Graph, GraphBuilder, Shape
 
 
+@lru_cache(maxsize=4096)
 def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Graph:
     """Return the operators of a spec for one input of `input_shape` (channels, height, width).
 
     Raises:
         ConstructibilityError: tensors do not fit together; the message names layer, field, rule and value.
     """
-    return _lower(spec, tuple(input_shape), num_classes)
-
-
-@lru_cache(maxsize=4096)
-def _lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Graph:
     builder = GraphBuilder(input_shape)
     at = NETWORK_INPUT
     for number, layer in enumerate(spec.backbone, start=1):

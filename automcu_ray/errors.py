@@ -28,9 +28,10 @@ class EngineError(AutoMcuError):
     """An engine gave no usable text: retried with a bound, then recorded."""
 
 
-def unknown_name(kind: str, found: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a name that is not in a table, with the nearest valid name."""
+def unknown_name(kind: str, found: str, known: Iterable[str], *, of: str = "") -> ConfigError:
+    """Return the error for a name that is not in a table (`of` whom), with the nearest valid name."""
     names = sorted(known)
     near = difflib.get_close_matches(found, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "choose one of these."
-    return ConfigError(f"unknown {kind} {found!r}: {hint} Known: {', '.join(names)}.")
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    whose = f"{of!r} has" if of else "known"
+    return ConfigError(f"unknown {kind} {found!r}: {hint}{whose}: {', '.join(names) or 'none'}.")

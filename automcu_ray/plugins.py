@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -22,19 +22,23 @@ def load(kind: str, table: Mapping[str, str], name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def check_options(kind: str, name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(
+    kind: str, name: str, make: Callable[..., Any], options: Mapping[str, Any], *, given: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the options with their values in the types that `make` declares for its keyword-only arguments.
+
+    `given` are arguments that the caller fills in itself: no option may.
 
     Raises:
         ConfigError: an option that `make` does not have, or a value of the wrong type.
     """
     parameters = inspect.signature(make).parameters.values()
-    known = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    known = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in given]
     hints = get_type_hints(make.__init__ if inspect.isclass(make) else make)
     checked = {}
     for key, value in options.items():
         if key not in known:
-            raise unknown_name(f"option of {kind} {name!r}", key, known)
+            raise unknown_name(f"{kind} option", key, known, of=name)
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
             checked[key] = adapter.validate_python(value)

@@ -65,7 +65,10 @@ def prepare(config: RunConfig) -> Plan:
         ToolMissingError: a program that a rung needs is not installed.
     """
     make_searcher = plugins.load("searcher", SEARCHERS, config.searcher.name)
-    options = plugins.check_options("searcher", config.searcher.name, make_searcher, config.searcher.options)
+    searcher = config.searcher
+    options = plugins.check_options(
+        "searcher", searcher.name, make_searcher, searcher.options, given=("seed", "engine")
+    )
     asks_engine = "engine" in inspect.signature(make_searcher).parameters
     engine = pick_engine(config.engine.name, config.engine.options)
     backend = _backend(config)

@@ -1,16 +1,105 @@
 """Where emx-onnx-cgen's templates round otherwise than onnxruntime, or compute in double: patched while loading.
 
-onnxruntime requantises in float: `nearbyint(float(acc) * (a_scale * b_scale / y_scale)) + zero_point`. Its
-QGemm in double differs by one in about 1e-5 of the outputs, and both cost software doubles on a Cortex-M4.
+The C must give onnxruntime's bits: those of one image on x86-64 with AVX2 and FMA, in float. Every form here was
+found by comparing all inputs under many scales; tests/backends/test_operators.py repeats a sample of it.
+
+- conv, QGemm: `nearbyint(float(acc) * (a_scale * b_scale / y_scale)) + zero_point`. QGemm in double differs by one
+  in about 1e-5 of the outputs, and both cost software doubles on a Cortex-M4.
+- add: two fused multiply-adds of the raw integers onto one constant (MLAS, qladd_avx2.cpp). A core without an FPU
+  calls fmaf, which newlib computes in double: exact here, since an int8 times a float and the sum fit 53 bits.
+- sigmoid: the rational function of MLAS (logistic.cpp, from Eigen) with fused multiply-adds; expf differs at ties.
+- sigmoid, leaky ReLU, concat: rounded before the zero point is added, so that ties go to even without it.
+- average pool: sums of real values in float, in row order, the zero point added before rounding; a window that is
+  the whole image is a global pool to onnxruntime: an integer sum, rounded before.
 """
 
+import functools
 from typing import Any
 
 from jinja2 import BaseLoader, Environment, PackageLoader
 
 from automcu_ray.errors import ToolchainError
 
+
+def _horner(variable: str, *coefficients: str) -> str:
+    return functools.reduce(lambda text, coefficient: f"fmaf({variable}, {text}, {coefficient})", coefficients)
+
+
+# Powers of x squared, highest first; the numerator is this times x.
+_NUMERATOR = _horner(
+    "x2",
+    "4.37031012579801e-11f",
+    "1.15627324459942e-07f",
+    "6.08574864600143e-05f",
+    "8.51377133304701e-03f",
+    "2.48287947061529e-01f",
+)
+_DENOMINATOR = _horner(
+    "x2",
+    "6.10247389755681e-13f",
+    "5.76102136993427e-09f",
+    "6.29106785017040e-06f",
+    "1.70198817374094e-03f",
+    "1.16817656904453e-01f",
+    "9.93151921023180e-01f",
+)
+
 PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
+    "qlinear_add_op.c.j2": (
+        (
+            "input0_scale_value = ({{ compute_type }}){{ input0_scale_expr }};",
+            "ratio0 = {{ input0_scale_expr }} / {{ output_scale_expr }};",
+        ),
+        (
+            "input1_scale_value = ({{ compute_type }}){{ input1_scale_expr }};",
+            "ratio1 = {{ input1_scale_expr }} / {{ output_scale_expr }};",
+        ),
+        ("    const {{ compute_type }} output_scale_value = ({{ compute_type }}){{ output_scale_expr }};\n", ""),
+        ("const int32_t input0_zero = (int32_t)", "const {{ compute_type }} zero0 = "),
+        ("const int32_t input1_zero = (int32_t)", "const {{ compute_type }} zero1 = "),
+        (
+            "output_zero = ({{ compute_type }}){{ output_zero_expr }};",
+            "fixed = {{ output_zero_expr }} - fmaf(ratio0, zero0, ratio1 * zero1);",
+        ),
+        (
+            "((({{ compute_type }})((int32_t){{ input0_index_expr }} - input0_zero)) * input0_scale_value)",
+            "{{ input0_index_expr }}",
+        ),
+        (
+            "((({{ compute_type }})((int32_t){{ input1_index_expr }} - input1_zero)) * input1_scale_value)",
+            "{{ input1_index_expr }}",
+        ),
+        (
+            "(input0_real + input1_real) / output_scale_value + output_zero;",
+            "fmaf(input0_real, ratio0, fmaf(input1_real, ratio1, fixed));",
+        ),
+        ("input0_real", "value0"),
+        ("input1_real", "value1"),
+    ),
+    "qlinear_average_pool_op.c.j2": (
+        (
+            "scale = (({{ compute_type }}){{ input_scale_expr }}) / (({{ compute_type }}){{ output_scale_expr }});",
+            "input_scale = {{ input_scale_expr }}, output_scale = {{ output_scale_expr }};\n"
+            "{% set whole = (kernel_d, kernel_h, kernel_w) == (in_d, in_h, in_w)"
+            " and out_d * out_h * out_w == 1 and not (pad_front or pad_top or pad_left) %}",
+        ),
+        ("int32_t acc = 0;", "{{ 'int32_t' if whole else compute_type }} acc = 0;"),
+        ("acc += ((int32_t)", "acc += {{ '' if whole else 'input_scale * (float)' }}((int32_t)"),
+        ("]) - input_zero;", "] - input_zero);"),
+        (
+            "((({{ compute_type }})acc) / ({{ compute_type }})denom)",
+            "(acc {{ '* (input_scale / (output_scale * (float)denom))' if whole else '/ (float)denom' }})",
+        ),
+        (
+            """(int32_t){{ "roundf" if compute_type == "float" else "round" }}(mean * scale) + output_zero;""",
+            "(int32_t){{ 'nearbyintf(mean) + output_zero' if whole"
+            " else 'nearbyintf(mean / output_scale + (float)output_zero)' }};",
+        ),
+    ),
+    "qlinear_concat_op.c.j2": (
+        ("real_val / y_scale_val + y_zero_val;", "real_val / y_scale_val;"),
+        ("compute_dtype) }}(scaled);", "compute_dtype) }}(scaled) + y_zero_val;"),
+    ),
     "qlinear_conv_op.c.j2": (("scalar_fn(SF.NEARBYINT, round_dtype)", "scalar_fn(SF.NEARBYINT, compute_dtype)"),),
     "qgemm_op.c.j2": (
         ("{{ compute_type }}", "float"),
@@ -30,6 +119,19 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("(int64_t){{ min_literal }}", "{{ min_literal }}"),
         ("(int64_t){{ max_literal }}", "{{ max_literal }}"),
+    ),
+    "qlinear_unary_op.c.j2": (
+        (
+            "float result = 1.0f / (1.0f + expf(-dequant));",
+            "const float x = dequant < -18.0f ? -18.0f : dequant > 18.0f ? 18.0f : dequant;\n"
+            "        const float x2 = x * x;\n"
+            f"        const float result = x * {_NUMERATOR} / {_DENOMINATOR} + 0.5f;",
+        ),
+        (
+            "float requant = result / y_scale_val + y_zero_val;",
+            "const float requant = nearbyintf(result / y_scale_val) + y_zero_val;",
+        ),
+        ("(int32_t)nearbyintf(requant)", "(int32_t)requant"),
     ),
 }
 

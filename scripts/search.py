@@ -11,6 +11,7 @@ from rich.console import Console
 
 from automcu_ray.config import RunConfig, compose, names
 from automcu_ray.errors import ConfigError, ToolMissingError
+from automcu_ray.run_folder import RunFolder
 
 RUNS = Path(__file__).resolve().parents[1] / "runs"
 
@@ -49,7 +50,8 @@ def search(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key; can be repeated.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run's folder under runs/.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run's folder; made up if left out.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder that holds the runs.", show_default="runs")] = RUNS,
     resume: Annotated[Path | None, typer.Option(help="Go on with a run: its folder, e.g. runs/latest.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the configuration, stop.")] = False,
 ) -> None:
@@ -59,44 +61,43 @@ def search(
     their weights, run on the emulated board, and the winner sees the test set once. Without flags: handwritten
     digits on an STM32F405 within 24 KB RAM and 48 KB Flash, in a few minutes on two cores.
     """
-    console = Console()
-    if resume is not None and any((searcher, task, target, engine, backend, trainer, precision, name, settings)):
-        raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
-    extra = [f"precision={precision}"] if precision is not None else []
-    extra += [f"seed={seed}"] if seed is not None else []
-    choices = {
-        "task": task,
-        "searcher": searcher,
-        "target": target,
-        "engine": engine,
-        "backend": backend,
-        "trainer": trainer,
-    }
-    config = None if resume else compose(choices, [*(settings or []), *extra])
-    _run(console, config, name, resume, dry_run)
-
-
-def _run(console: Console, config: RunConfig | None, name: str | None, resume: Path | None, dry_run: bool) -> None:
-    from automcu_ray import supervisor  # after the configuration is sound: torch and ray take seconds
-    from automcu_ray.run_folder import RunFolder
-    from automcu_ray.screen import intro, outcome, show_config
-
     if resume is not None:
+        changes = (searcher, task, target, engine, backend, trainer, precision, seed, name, settings)
+        if any(change is not None for change in changes):
+            raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
         folder, config = RunFolder.existing(resume)
     else:
-        assert config is not None, "either composed or resumed"
-        folder = RunFolder.new(RUNS, name, config)
+        choices = {
+            "task": task,
+            "searcher": searcher,
+            "target": target,
+            "engine": engine,
+            "backend": backend,
+            "trainer": trainer,
+        }
+        flags = {"precision": precision, "seed": seed}
+        extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
+        config = compose(choices, [*(settings or []), *extra])
+        folder = RunFolder.new(runs, name, config)
+    raise typer.Exit(_run(config, folder, resumed=resume is not None, dry_run=dry_run))
+
+
+def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) -> int:
+    """Run and return the exit status."""
+    from automcu_ray import supervisor  # only now that the configuration is sound: torch and Ray take seconds
+    from automcu_ray.screen import intro, outcome, show_config
+
+    console = Console()
     plan = supervisor.prepare(config)
     if dry_run:
         show_config(console, config)
-        return
+        return 0
     intro(console, plan.config, plan.task, plan.engine, folder)
     try:
-        manifest = supervisor.run(plan, folder, console, resumed=resume is not None)
+        manifest = supervisor.run(plan, folder, console, resumed=resumed)
     except KeyboardInterrupt:
         manifest = None
-    status = outcome(console, folder, manifest)
-    raise typer.Exit(status)
+    return outcome(console, folder, manifest)
 
 
 def main() -> None:

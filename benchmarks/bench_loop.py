@@ -1,0 +1,116 @@
+"""Print what the loop itself costs: seconds a trial beyond training, a cached verdict, busy training slots.
+
+The loop is the real one (gate, Tune, journal); its toolchain is left out, or in, as each row says.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from rich.console import Console
+
+from automcu_ray import supervisor
+from automcu_ray.config import RunConfig, compose
+from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.record import Record
+from automcu_ray.repository import Repository
+from automcu_ray.run_folder import RunFolder
+from automcu_ray.task import Task
+from automcu_ray.verdicts import VerdictCache
+
+TRIALS = 60
+NO_FINALISTS = "budget.finalists=1"
+
+
+def search(folder: Path, name: str, choices: dict[str, str | None], *settings: str) -> tuple[Repository, RunConfig]:
+    """Run one search quietly; return its journal."""
+    config = compose(choices, [*settings, NO_FINALISTS, "trainer.full.epochs=1", "board.mode=none"])
+    run = RunFolder(folder / name)
+    with Console(file=sys.stderr, quiet=True) as console:
+        supervisor.run(supervisor.prepare(config), run, console)
+    return Repository(run.journal), config
+
+
+def framework_seconds(records: list[Record]) -> float:
+    """Return the mean wall seconds from one trial's end to the next, less the seconds of training, on one slot."""
+    trained = [record for record in records if record.training is not None]
+    wall = trained[-1].finished_at_s - trained[0].finished_at_s
+    training = sum(record.training.seconds or 0.0 for record in trained[1:] if record.training)
+    return (wall - training) / (len(trained) - 1)
+
+
+def one_slot(folder: Path) -> None:
+    """Print framework seconds per trial, with a training slot that is never short of candidates."""
+    settings = (f"budget.trained={TRIALS}", "trainer.proxy.epochs=1", "resources.concurrent_trials=1")
+    repository, _ = search(folder, "loop", {"searcher": "random", "backend": "analytic"}, *settings)
+    print(f"framework seconds per trial ({TRIALS} trials, one slot): {framework_seconds(repository.records):.3f}")
+
+
+def cache_hit(folder: Path) -> None:
+    """Print milliseconds of a verdict that is in the cache, beside those of one that is not there."""
+    task = supervisor.prepare(compose({"searcher": "random", "backend": "analytic"})).task
+    cache = VerdictCache(folder / "verdicts", task, "bench 1")
+    report = FeasibilityReport(feasible=True, backend="bench", rung=Rung.LINK, ram_bytes=1, flash_bytes=1)
+    hashes = [task.space.sample(Random(i)).hash for i in range(500)]
+    for name in hashes:
+        cache.put(name, report)
+    print(f"verdict cache hit, median of {len(hashes)}: {1000 * median_seconds(cache, hashes):.3f} ms")
+
+
+def median_seconds(cache: VerdictCache, hashes: list[str]) -> float:
+    """Return the median seconds of a look-up that succeeds."""
+    times = []
+    for name in hashes:
+        started_s = time.perf_counter()
+        found = cache.get(name)
+        times.append(time.perf_counter() - started_s)
+        assert found is not None and found.cached
+    return statistics.median(times)
+
+
+def default_run(folder: Path) -> None:
+    """Print verdict CPU seconds by rung and the share of busy slots of the default search, its cache empty."""
+    repository, config = search(folder, "default", {})
+    searched = repository.find("searched")
+    assert searched is not None
+    verdicts = [r.feasibility for r in repository.records if r.feasibility and r.feasibility.seconds_by_rung]
+    for rung in (Rung.CONVERT, Rung.LINK):
+        seconds = [report.seconds_by_rung[rung] for report in verdicts]
+        print(
+            f"CPU seconds per verdict, rung {rung}: median {statistics.median(seconds):.2f}, "
+            f"max {max(seconds):.2f} ({len(seconds)} verdicts)"
+        )
+    print(f"analytic rung: {1e6 * analytic_seconds(supervisor.prepare(config).task):.0f} us")
+    print(
+        f"default search: {searched['seconds']:.0f} s, {sum(r.status == 'ok' for r in repository.records)} trained, "
+        f"{sum(r.status == 'infeasible' for r in repository.records)} refused, "
+        f"training slots busy {searched['slot_busy_share']:.0%} of the time"
+    )
+
+
+def analytic_seconds(task: Task) -> float:
+    """Return the seconds of schema, shapes and analytic rung for one new random spec."""
+    from automcu_ray.blocks import lower
+    from automcu_ray.footprint import check, footprint
+
+    specs = [task.space.sample(Random(i)).spec for i in range(500)]
+    started_s = time.perf_counter()
+    for spec in specs:
+        assert spec is not None
+        graph = lower.__wrapped__(spec, task.input_shape, task.num_classes)
+        check(graph, task.precision, task.ram_limit_bytes, task.flash_limit_bytes)
+        footprint(graph, task.precision)
+    return (time.perf_counter() - started_s) / len(specs)
+
+
+if __name__ == "__main__":
+    import os
+
+    with tempfile.TemporaryDirectory(prefix="automcu-bench-") as temporary:
+        os.environ["AUTOMCU_CACHE"] = temporary
+        cache_hit(Path(temporary))
+        one_slot(Path(temporary))
+        default_run(Path(temporary))

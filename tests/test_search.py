@@ -1,0 +1,188 @@
+"""The command as users run it: bad input, whole small searches, kill and resume."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pyarrow.parquet as pq
+import pytest
+
+from backends.programs import missing
+
+SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "search.py"
+TOOLS = pytest.mark.skipif(
+    bool(missing(["arm-none-eabi-gcc", "qemu-system-arm"])), reason="needs arm-none-eabi-gcc and qemu-system-arm"
+)
+QUICK = ("--set", "trainer.proxy.epochs=2", "--set", "trainer.full.epochs=3", "--set", "budget.finalists=1")
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("search_script", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def start(runs: Path, *flags: str) -> subprocess.Popen[str]:
+    """Start a search as its own process group, as a terminal does."""
+    environment = {**os.environ, "AUTOMCU_CACHE": str(runs / "cache")}
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), "--runs", str(runs), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def journal(run: Path) -> list[dict[str, Any]]:
+    path = run / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [row["record"] for row in journal(run) if row["event"] == "record"]
+
+
+def trained(run: Path) -> list[str]:
+    return [row["candidate"]["hash"] for row in records(run) if row["status"] == "ok"]
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], timeout_s: float = 240) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened in time"
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.1)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("flags", "words"),
+        [
+            (["--searcher", "llm_memry"], "did you mean 'llm_memory'?"),
+            (["--task", "{folder}/typo.yaml"], "unknown key 'constraints.ram_kbb'"),
+            (["--set", "constraints.ram_kb=lots"], "found 'lots'"),
+            (["--set", "constraints.flash_kb=-1"], "greater than 0"),
+            (["--set", "searcher.memry=3"], "unknown searcher option 'memry': did you mean 'memory'?"),
+            (["--set", "dataset.name=digit"], "unknown dataset 'digit': did you mean 'digits'?"),
+            (["--task", "{folder}/nodata.yaml"], "no data folder 'nowhere'"),
+            (["--target", "rp2040", "--set", "board.mode=qemu"], "no machine for target 'rp2040'"),
+            (["--backend", "analytic", "--set", "board.mode=qemu"], "builds no firmware"),
+            (["--engine", "openai"], "needs a model"),
+            (["--set", "points_to_evaluate=[{{backbone: [{{type: cnv}}]}}]"], "points_to_evaluate"),
+            (["--resume", "{folder}/none"], "no run in"),
+            (["--resume", "{folder}", "--seed", "3"], "leave the other flags out"),
+            (["--name", "../evil"], "--name wants"),
+        ],
+    )
+    def test_is_one_line_and_exit_2_and_no_run(
+        self,
+        flags: list[str],
+        words: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        (tmp_path / "typo.yaml").write_text("constraints: {ram_kbb: 8}\n")
+        (tmp_path / "nodata.yaml").write_text("dataset: {name: parquet_images, folder: nowhere}\n")
+        filled = [flag.format(folder=tmp_path) for flag in flags]
+        monkeypatch.setattr(sys, "argv", ["search.py", "--runs", str(tmp_path / "runs"), *filled])
+        with pytest.raises(SystemExit) as caught:
+            load_script().main()
+        error = capsys.readouterr().err
+        assert caught.value.code == 2
+        assert error.startswith("error: ") and error.count("\n") == 1 and words in error
+        assert not (tmp_path / "runs").exists()
+
+    def test_missing_tools_name_the_rung_the_package_and_what_still_runs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(sys, "argv", ["search.py", "--runs", str(tmp_path / "runs")])
+        with pytest.raises(SystemExit) as caught:
+            load_script().main()
+        error = capsys.readouterr().err
+        assert caught.value.code == 2
+        assert "rung 'link' cannot run" in error
+        assert "apt install gcc-arm-none-eabi" in error
+        assert "--backend analytic" in error
+        assert not (tmp_path / "runs").exists()
+
+    def test_dry_run_shows_the_configuration_and_writes_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        flags = ["--runs", str(tmp_path / "runs"), "--backend", "analytic", "--dry-run"]
+        monkeypatch.setattr(sys, "argv", ["search.py", *flags])
+        with pytest.raises(SystemExit) as caught:
+            load_script().main()
+        assert caught.value.code == 0
+        assert "ram_kb: 24" in capsys.readouterr().out
+        assert not (tmp_path / "runs").exists()
+
+
+@TOOLS
+def test_a_search_leaves_a_network_that_runs(tmp_path: Path) -> None:
+    flags = ("--searcher", "llm_memory", "--name", "run", "--set", "budget.trained=3", "--set", "board.images=8")
+    output, _ = (process := start(tmp_path, *flags, *QUICK)).communicate(timeout=400)
+    assert process.returncode == 0, output
+    assert "No language model takes part" in output
+    run = tmp_path / "run"
+    assert (tmp_path / "latest").resolve() == run.resolve()
+    assert len(trained(run)) == len(set(trained(run))) == 3
+    manifest = json.loads((run / "bundle" / "manifest.json").read_text())
+    assert (manifest["target"], manifest["precision"], manifest["bit_equal_images"]) == ("stm32f405", "int8", 8)
+    assert manifest["ram_bytes"] <= 24 * 1024 and manifest["flash_bytes"] <= 48 * 1024
+    assert {"firmware.elf", "net.c", "net.h", "main.c", "network_int8.onnx", "network_float32.onnx"} <= {
+        path.name for path in (run / "bundle").iterdir()
+    }
+    vectors = np.load(run / "bundle" / "test_vectors.npz")
+    session = ort.InferenceSession(run / "bundle" / "network_int8.onnx")
+    assert (session.run(None, {"image": vectors["inputs"]})[0] == vectors["outputs"]).all()
+    assert pq.read_table(run / "records.parquet").num_rows == len(records(run))
+    assert "No language model took part" in (run / "report.html").read_text()
+    assert sum(row["event"] == "test_read" for row in journal(run)) == 1
+
+
+def test_killed_in_mid_run_and_resumed_repeats_nothing_and_meets_the_budget(tmp_path: Path) -> None:
+    flags = ("--searcher", "random", "--backend", "analytic", "--name", "run", "--set", "budget.trained=6")
+    run = tmp_path / "run"
+    process = start(tmp_path, *flags, *QUICK)
+    wait_until(lambda: len(trained(run)) >= 2, process)
+    process.kill()
+    process.wait()
+    before = journal(run)
+    assert 2 <= len(trained(run)) < 6
+    output, _ = (resumed := start(tmp_path, "--resume", str(run))).communicate(timeout=400)
+    assert resumed.returncode == 0, output
+    assert journal(run)[: len(before)] == before
+    assert len(trained(run)) == len(set(trained(run))) == 6
+    numbers = [row["candidate"]["number"] for row in records(run)]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_ctrl_c_keeps_the_best_so_far(tmp_path: Path) -> None:
+    flags = ("--searcher", "random", "--backend", "analytic", "--name", "run", "--set", "budget.trained=500")
+    run = tmp_path / "run"
+    process = start(tmp_path, *flags, *QUICK)
+    wait_until(lambda: len(trained(run)) >= 2, process)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "best so far" in output and "--resume" in output
+    assert "Traceback" not in output
+    assert (run / "report.html").exists() and (run / "records.parquet").exists()
+    assert len(trained(run)) >= 2
