@@ -27,19 +27,25 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         values: list[Tensor] = []
         for op, layer in zip(self.graph.ops, self.layers.values(), strict=True):
-            inputs = [images if index < 0 else values[index] for index in op.inputs]
-            values.append(layer(_join(op, inputs)))
+            values.append(layer(*(images if index < 0 else values[index] for index in op.inputs)))
         return values[-1]
 
 
-def _join(op: Op, inputs: list[Tensor]) -> Tensor:
-    if op.kind == "add":
-        return inputs[0] + inputs[1]
-    if op.kind == "mul":
-        return inputs[0] * inputs[1]
-    if op.kind == "concat":
-        return torch.cat(inputs, dim=1)
-    return inputs[0]
+class Join(nn.Module):
+    """Sum, product or concatenation of two tensors, then an activation; a module, so that ONNX names it."""
+
+    def __init__(self, kind: str, activation: nn.Module) -> None:
+        super().__init__()
+        self.kind, self.activation = kind, activation
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        joined = torch.cat((left, right), dim=1) if self.kind == "concat" else left
+        if self.kind == "add":
+            joined = left + right
+        elif self.kind == "mul":
+            joined = left * right
+        result: Tensor = self.activation(joined)
+        return result
 
 
 def _module(op: Op) -> nn.Module:
@@ -64,7 +70,7 @@ def _module(op: Op) -> nn.Module:
         return nn.AvgPool2d(op.kernel, op.stride)
     if op.kind == "global_pool":
         return nn.AdaptiveAvgPool2d(1)
-    return activation  # add, mul, concat: joined before
+    return Join(op.kind, activation)
 
 
 def spec_names(text: str) -> str:

@@ -43,6 +43,9 @@ def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None
     repository = Repository(folder.journal)
     if manifest is not None:
         _say_winner(console, folder, manifest)
+        if manifest["board_agrees"] is False:
+            say("warning: the firmware does not give what onnxruntime gives for the same model: do not ship it.")
+            return 1
         return 0
     searched = repository.find("searched")
     interrupted = searched is None or searched["interrupted"] or repository.find("finalist") is None
@@ -68,14 +71,19 @@ def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -
     else:
         say(f"RAM {_of(manifest, 'ram')}, Flash {_of(manifest, 'flash')}, by the linker")
     if manifest["board"] is None:
-        say("board: not run")
+        say("board: not run (the target has no emulator, or board.mode is none)")
     else:
-        say(
-            f"board {manifest['board']}: {manifest['bit_equal_images']} of {manifest['board_images']} test images "
-            f"bit-equal to onnxruntime, {manifest['instructions']} instructions per inference"
-        )
+        say(f"board {manifest['board']}: {_agreement(manifest)}, {manifest['instructions']} instructions per inference")
     say(f"bundle: {folder.bundle}")
     say(f"report: {folder.report}")
+
+
+def _agreement(manifest: dict[str, Any]) -> str:
+    """Return how the board's outputs compare: bit by bit at int8; float32 sums in another order."""
+    if manifest["precision"] == "int8":
+        return f"{manifest['bit_equal_images']} of {manifest['board_images']} test images bit-equal to onnxruntime"
+    largest = manifest["board_largest_difference"]
+    return f"{manifest['board_images']} test images within {largest:.1g} of onnxruntime"
 
 
 def _of(manifest: dict[str, Any], what: str) -> str:

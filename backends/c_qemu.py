@@ -1,6 +1,7 @@
 """The open default: ONNX -> int8 C -> arm-none-eabi-gcc -> an ELF that QEMU runs. No account, no hardware."""
 
 import functools
+import hashlib
 import importlib.metadata
 from pathlib import Path
 from typing import Literal
@@ -52,7 +53,7 @@ class CQemuBackend(Backend):
 
     def version(self) -> str:
         emx = importlib.metadata.version("emx-onnx-cgen")
-        return f"emx-onnx-cgen {emx}, {GCC} {self._gcc_version}, stack {self.stack_bytes} B"
+        return f"emx-onnx-cgen {emx}, {GCC} {self._gcc_version}, ours {_own_version()}, stack {self.stack_bytes} B"
 
     @functools.cached_property
     def _gcc_version(self) -> str:
@@ -130,6 +131,13 @@ class CQemuBackend(Backend):
             files = [str(FIRMWARE / f"{name}.c") for name in names]
             _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=60, cwd=folder))
         return [str(path) for path in objects]
+
+
+@functools.cache
+def _own_version() -> str:
+    """Return a digest of our own part of the toolchain: a change there makes old verdicts worthless."""
+    files = [path for path in sorted(FIRMWARE.parent.rglob("*")) if path.suffix in (".py", ".c", ".h", ".ld")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 
 def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, FlashUsage]:

@@ -23,7 +23,8 @@ from backends.planner import Buffer, plan
 
 ARENA = "net_arena"
 _FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
-# A fused multiply-add rounds once where onnxruntime rounds twice: outputs would differ in the last bit.
+# A fused multiply-add rounds once where onnxruntime rounds twice: outputs would differ in the last bit. Where
+# onnxruntime itself fuses, the templates say fmaf (backends/cgen_patches.py).
 _NO_CONTRACTION = """#if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)

@@ -1,16 +1,17 @@
 """Where emx-onnx-cgen's templates round otherwise than onnxruntime, or compute in double: patched while loading.
 
-The C must give onnxruntime's bits: those of one image on x86-64 with AVX2 and FMA, in float. Every form here was
-found by comparing all inputs under many scales; tests/backends/test_operators.py repeats a sample of it.
+The C must give the bits of onnxruntime 1.31.1's Linux wheel on x86-64 with AVX2 (AVX-512 gives the same), in float:
 
 - conv, QGemm: `nearbyint(float(acc) * (a_scale * b_scale / y_scale)) + zero_point`. QGemm in double differs by one
   in about 1e-5 of the outputs, and both cost software doubles on a Cortex-M4.
-- add: two fused multiply-adds of the raw integers onto one constant (MLAS, qladd_avx2.cpp). A core without an FPU
-  calls fmaf, which newlib computes in double: exact here, since an int8 times a float and the sum fit 53 bits.
-- sigmoid: the rational function of MLAS (logistic.cpp, from Eigen) with fused multiply-adds; expf differs at ties.
-- sigmoid, leaky ReLU, concat: rounded before the zero point is added, so that ties go to even without it.
-- average pool: sums of real values in float, in row order, the zero point added before rounding; a window that is
-  the whole image is a global pool to onnxruntime: an integer sum, rounded before.
+- add: two fused multiply-adds of the raw integers onto one constant, the constant fused once as well (MLAS,
+  qladd_avx2.cpp). Without an FPU fmaf is a call, which newlib computes in double: the sum fits its 53 bits.
+- sigmoid: MLAS's rational function (logistic.cpp, LogisticKernelFma3.S), all steps fused; expf differs near ties.
+- sigmoid, leaky ReLU, concat: rounded to even first, the zero point is added to the integer (quantize.cpp).
+- average pool: a float sum of real values, row by row, the zero point added before rounding (qlinear_pool.cc); one
+  window of the image's size is a global pool there: an integer sum, rounded first.
+
+tests/backends/test_operators.py holds every operator to this.
 """
 
 import functools
@@ -79,21 +80,21 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
     "qlinear_average_pool_op.c.j2": (
         (
             "scale = (({{ compute_type }}){{ input_scale_expr }}) / (({{ compute_type }}){{ output_scale_expr }});",
-            "input_scale = {{ input_scale_expr }}, output_scale = {{ output_scale_expr }};\n"
+            "x_scale = {{ input_scale_expr }}, y_scale = {{ output_scale_expr }};\n"
             "{% set whole = (kernel_d, kernel_h, kernel_w) == (in_d, in_h, in_w)"
             " and out_d * out_h * out_w == 1 and not (pad_front or pad_top or pad_left) %}",
         ),
         ("int32_t acc = 0;", "{{ 'int32_t' if whole else compute_type }} acc = 0;"),
-        ("acc += ((int32_t)", "acc += {{ '' if whole else 'input_scale * (float)' }}((int32_t)"),
+        ("acc += ((int32_t)", "acc += {{ '' if whole else 'x_scale * (float)' }}((int32_t)"),
         ("]) - input_zero;", "] - input_zero);"),
         (
             "((({{ compute_type }})acc) / ({{ compute_type }})denom)",
-            "(acc {{ '* (input_scale / (output_scale * (float)denom))' if whole else '/ (float)denom' }})",
+            "(acc {{ '* (x_scale / (y_scale * (float)denom))' if whole else '/ (float)denom' }})",
         ),
         (
             """(int32_t){{ "roundf" if compute_type == "float" else "round" }}(mean * scale) + output_zero;""",
             "(int32_t){{ 'nearbyintf(mean) + output_zero' if whole"
-            " else 'nearbyintf(mean / output_scale + (float)output_zero)' }};",
+            " else 'nearbyintf(mean / y_scale + (float)output_zero)' }};",
         ),
     ),
     "qlinear_concat_op.c.j2": (

@@ -1,14 +1,15 @@
 """The only place that starts programs: every command is logged, bounded in time and, if need be, killed."""
 
+import contextlib
 import functools
 import os
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -38,18 +39,22 @@ def run_program(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Complete
         ToolchainError: it ran longer than `timeout_s` (and was killed).
     """
     require(argv[0])
-    try:
-        done = subprocess.run(
-            argv, cwd=cwd, timeout=timeout_s, capture_output=True, text=True, errors="replace", check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        _log(cwd, argv, f"killed after {timeout_s:g} s\n")
-        raise ToolchainError(f"{argv[0]} should end within {timeout_s:g} s; killed. Log: {cwd / LOG}.") from error
-    _log(cwd, argv, f"exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return done
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        _bound_to_us(argv), cwd=cwd, stdout=pipe, stderr=pipe, text=True, errors="replace", start_new_session=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            _log(cwd, argv, f"killed after {timeout_s:g} s\n")
+            raise ToolchainError(f"{argv[0]} should end within {timeout_s:g} s; killed. Log: {cwd / LOG}.") from error
+        finally:
+            _kill_group(process)
+    _log(cwd, argv, f"exit {process.returncode}\n{stdout}{stderr}")
+    return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> Iterator[subprocess.Popen[str]]:
     """Start a program that serves until it is no longer needed; it is killed on every way out.
 
@@ -62,7 +67,7 @@ def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> 
     _log(cwd, argv, "started\n")
     with (cwd / f"{argv[0]}.stderr").open("w") as errors:
         process = subprocess.Popen(
-            argv,
+            _bound_to_us(argv),
             cwd=cwd,
             pass_fds=pass_fds,
             stdin=subprocess.DEVNULL,
@@ -75,6 +80,18 @@ def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> 
         finally:
             process.kill()
             process.wait()
+
+
+def _bound_to_us(argv: Sequence[str]) -> list[str]:
+    """Return the command so that Linux kills it when this process dies, even by kill -9: an emulator never ends."""
+    bind = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+    return [*bind, *argv]
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """Kill what a finished or hanging program has left: gcc's own children outlive gcc."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def missing(programs: Iterable[str]) -> tuple[str, ...]:
@@ -92,9 +109,7 @@ def require(program: str) -> None:
     if missing([program]):
         package = _APT.get(program)
         how = f"Install it: apt install {package}." if package else "Install it."
-        raise ToolMissingError(
-            f"this rung needs {program!r}, which is not on PATH. {how} scripts/doctor.py lists what can run here."
-        )
+        raise ToolMissingError(f"this rung needs {program!r}, which is not on PATH. {how}")
 
 
 def cpu_seconds() -> float:

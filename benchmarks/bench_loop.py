@@ -15,6 +15,7 @@ from rich.console import Console
 from automcu_ray import supervisor
 from automcu_ray.config import RunConfig, compose
 from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.plan import prepare
 from automcu_ray.record import Record
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder
@@ -30,7 +31,7 @@ def search(folder: Path, name: str, choices: dict[str, str | None], *settings: s
     config = compose(choices, [*settings, NO_FINALISTS, "trainer.full.epochs=1", "board.mode=none"])
     run = RunFolder(folder / name)
     with Console(file=sys.stderr, quiet=True) as console:
-        supervisor.run(supervisor.prepare(config), run, console)
+        supervisor.run(prepare(config), run, console)
     return Repository(run.journal), config
 
 
@@ -51,7 +52,7 @@ def one_slot(folder: Path) -> None:
 
 def cache_hit(folder: Path) -> None:
     """Print milliseconds of a verdict that is in the cache, beside those of one that is not there."""
-    task = supervisor.prepare(compose({"searcher": "random", "backend": "analytic"})).task
+    task = prepare(compose({"searcher": "random", "backend": "analytic"})).task
     cache = VerdictCache(folder / "verdicts", task, "bench 1")
     report = FeasibilityReport(feasible=True, backend="bench", rung=Rung.LINK, ram_bytes=1, flash_bytes=1)
     hashes = [task.space.sample(Random(i)).hash for i in range(500)]
@@ -83,7 +84,7 @@ def default_run(folder: Path) -> None:
             f"CPU seconds per verdict, rung {rung}: median {statistics.median(seconds):.2f}, "
             f"max {max(seconds):.2f} ({len(seconds)} verdicts)"
         )
-    print(f"analytic rung: {1e6 * analytic_seconds(supervisor.prepare(config).task):.0f} us")
+    print(f"analytic rung: {1e6 * analytic_seconds(prepare(config).task):.0f} us")
     print(
         f"default search: {searched['seconds']:.0f} s, {sum(r.status == 'ok' for r in repository.records)} trained, "
         f"{sum(r.status == 'infeasible' for r in repository.records)} refused, "

@@ -85,10 +85,11 @@ def search(
 def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) -> int:
     """Run and return the exit status."""
     from automcu_ray import supervisor  # only now that the configuration is sound: torch and Ray take seconds
+    from automcu_ray.plan import prepare
     from automcu_ray.screen import intro, outcome, show_config
 
     console = Console()
-    plan = supervisor.prepare(config)
+    plan = prepare(config)
     if dry_run:
         show_config(console, config)
         return 0

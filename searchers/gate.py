@@ -16,7 +16,8 @@ from automcu_ray.record import Candidate
 from automcu_ray.task import Task
 from automcu_ray.verdicts import VerdictCache
 
-MAX_DEATHS = 2
+MAX_DEATHS = 3  # of workers over one candidate
+RESTART_S = 3.0  # a worker that died takes about that long to come back; asked earlier, it would seem to die again
 Verdict = tuple[Candidate, FeasibilityReport]
 
 
@@ -50,8 +51,9 @@ class Gate:
         self.cache = cache
         self.timeout_s = timeout_s
         self.queue: deque[Candidate] = deque()
-        self.deaths: dict[str, int] = {}  # of a worker over a candidate
+        self.deaths: dict[str, int] = {}
         self._running: dict[Any, _Check] = {}
+        self._back_at_s: dict[str, float] = {}
 
     @property
     def waiting(self) -> int:
@@ -93,7 +95,9 @@ class Gate:
         )
 
     def _start(self) -> None:
+        now = time.monotonic()
         busy = {check.worker for check in self._running.values()}
+        busy |= {worker for worker, at_s in self._back_at_s.items() if at_s > now}
         for worker in self.workers:
             if self.queue and worker not in busy:
                 candidate = self.queue.popleft()
@@ -110,10 +114,12 @@ class Gate:
 
     def _answer(self, ref: Any) -> Verdict | None:
         """Return a finished check's verdict, or None where its actor died and the question is asked again."""
-        candidate = self._running.pop(ref).candidate
+        check = self._running.pop(ref)
+        candidate = check.candidate
         try:
             report: FeasibilityReport = ray.get(ref)
         except ray.exceptions.RayActorError:
+            self._back_at_s[check.worker] = time.monotonic() + RESTART_S
             self.deaths[candidate.hash] = self.deaths.get(candidate.hash, 0) + 1
             if self.deaths[candidate.hash] < MAX_DEATHS:
                 self.queue.append(candidate)
@@ -133,12 +139,13 @@ class Gate:
         """End a check that hangs: its actor is killed, Ray starts it anew."""
         check = self._running.pop(ref)
         ray.kill(ray.get_actor(check.worker), no_restart=False)
+        self._back_at_s[check.worker] = time.monotonic() + RESTART_S
         return check.candidate, _broken(f"the toolchain gave no verdict within {self.timeout_s:.0f} s")
 
     def __getstate__(self) -> dict[str, Any]:
         """Handles do not survive pickling: what was running is asked again."""
         queue = deque([check.candidate for check in self._running.values()]) + self.queue
-        return {**self.__dict__, "queue": queue, "_running": {}}
+        return {**self.__dict__, "queue": queue, "_running": {}, "_back_at_s": {}}
 
 
 class FeasibilityCallback(tune.Callback):  # type: ignore[misc]

@@ -10,7 +10,7 @@ MAY_IMPORT = {
     "backends": {"automcu_ray"},
     "trainables": {"automcu_ray", "backends"},
 }
-WIRES_EVERYTHING = "automcu_ray/supervisor.py"
+WIRES_EVERYTHING = ("automcu_ray/plan.py", "automcu_ray/supervisor.py")
 
 
 def imported(path: Path) -> set[str]:
@@ -29,7 +29,7 @@ def test_no_arrow_points_back() -> None:
     for folder, allowed in MAY_IMPORT.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            if name != WIRES_EVERYTHING:
+            if name not in WIRES_EVERYTHING:
                 wrong += [f"{name} imports {other}" for other in imported(path) - allowed - {folder}]
     assert wrong == []
 

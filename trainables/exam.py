@@ -55,6 +55,7 @@ def _figures(winner: Finalist, job: FinalistJob, board: BoardResult | None) -> d
         "board": board.name if board else None,
         "board_images": board.images if board else None,
         "bit_equal_images": board.bit_equal_images if board else None,
+        "board_agrees": board.agrees if board else None,
         "board_largest_difference": board.largest_difference if board else None,
         "instructions": board.instructions if board else None,
         "stack_used_bytes": board.stack_used_bytes if board else None,

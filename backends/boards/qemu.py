@@ -1,9 +1,10 @@
 """QEMU as a board: the same firmware, the same serial protocol, instructions counted instead of time."""
 
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -37,8 +38,9 @@ class QemuBoard(Board):
             # QEMU inherits a socket that already listens: no port to guess, no moment to wait for.
             listener.bind(("127.0.0.1", 0))
             listener.listen(1)
-            argv = command(machine, elf, listener.fileno())
-            with running(argv, cwd=Path(folder), pass_fds=[listener.fileno()]):
+            argv = command(machine, elf.resolve(), listener.fileno())  # QEMU runs in another folder
+            stderr = Path(folder, f"{QEMU}.stderr")
+            with running(argv, cwd=Path(folder), pass_fds=[listener.fileno()]) as qemu, _last_words(qemu, stderr):
                 address, port = listener.getsockname()
                 listener.close()  # QEMU holds the only copy: its end is seen as a closed port
                 try:
@@ -65,6 +67,21 @@ def command(machine: str, elf: Path, listener: int) -> list[str]:
         *("-chardev", f"socket,id=uart,fd={listener},server=on,wait=on"),
         *("-serial", "chardev:uart"),
     ]
+
+
+@contextmanager
+def _last_words(qemu: subprocess.Popen[str], stderr: Path) -> Iterator[None]:
+    """Add what QEMU said to a board's error, where QEMU has ended."""
+    try:
+        yield
+    except BoardError as error:
+        with suppress(subprocess.TimeoutExpired):
+            qemu.wait(timeout=0.5)  # its end closes the port a moment before it is known
+        if qemu.returncode is None:
+            raise
+        lines = stderr.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+        reason = next((line for line in reversed(lines) if line.startswith("qemu")), lines[-1])  # not a register dump
+        raise BoardError(f"QEMU ended with status {qemu.returncode}: {reason} ({error})") from error
 
 
 def _machine(target: McuTarget) -> str:

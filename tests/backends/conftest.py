@@ -1,3 +1,4 @@
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def deployed() -> Callable[[str, Precision], DeployedNetwork]:
 def gcc() -> None:
     if absent := missing(["arm-none-eabi-gcc", "arm-none-eabi-size"]):
         pytest.skip(f"needs {', '.join(absent)}: apt install gcc-arm-none-eabi libnewlib-arm-none-eabi")
+
+
+@pytest.fixture
+def host_gcc() -> None:
+    """Where onnxruntime is the reference, bit by bit: its Arm kernels sum and round in fixed point instead."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("needs onnxruntime's kernels for x86-64")
+    if missing(["gcc"]):
+        pytest.skip("needs gcc, a C compiler for this computer")
 
 
 @pytest.fixture

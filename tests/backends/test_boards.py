@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import serial
 
+from automcu_ray import plugins
 from automcu_ray.errors import BoardError, ConfigError
 from automcu_ray.target import Constraints, McuTarget
-from backends.boards import load
+from backends.boards import BOARDS
 from backends.boards.base import Board, Port, ask, greet
 from backends.boards.qemu import QemuBoard, command
 from backends.c_qemu import CORE_FLAGS, FIRMWARE, CQemuBackend
@@ -101,7 +102,7 @@ def test_the_protocol_speaks_over_any_pyserial_port() -> None:
 
 
 def test_the_table_knows_qemu_and_its_command_line() -> None:
-    assert load("qemu") is QemuBoard
+    assert plugins.load("board", BOARDS, "qemu") is QemuBoard
     argv = " ".join(command("netduinoplus2", Path("/x/net.elf"), 7))
     assert "-icount shift=0" in argv and "socket,id=uart,fd=7,server=on,wait=on" in argv
 
@@ -226,9 +227,22 @@ def test_a_firmware_that_crashes_or_hangs_is_a_board_error(
 def test_a_file_that_is_no_firmware_is_a_board_error(qemu: None, tmp_path: Path, target: McuTarget) -> None:
     (tmp_path / "x.elf").write_bytes(b"not an ELF")
     start = time.monotonic()
-    with pytest.raises(BoardError):
+    with pytest.raises(BoardError, match="QEMU ended with status -6: qemu: fatal: Lockup"):
         run_one(tmp_path / "x.elf", target, timeout_s=3)
     assert time.monotonic() - start < 10
+
+
+def test_what_qemu_says_before_it_ends_is_in_the_error(qemu: None, tmp_path: Path, target: McuTarget) -> None:
+    with pytest.raises(BoardError, match=f"QEMU ended with status 1: .*Could not load kernel '{tmp_path}/none.elf'"):
+        run_one(tmp_path / "none.elf", target, timeout_s=3)
+
+
+def test_an_elf_may_be_named_from_here(
+    qemu: None, tmp_path: Path, target: McuTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link_own_net("void net(void) {}", tmp_path, target)
+    monkeypatch.chdir(tmp_path)
+    assert run_one(Path("x.elf"), target) is not None
 
 
 def test_boards_can_run_side_by_side(build: Callable[[str, str], Path], target: McuTarget) -> None:

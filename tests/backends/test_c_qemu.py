@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from automcu_ray import plugins
 from automcu_ray.errors import ToolchainError
 from automcu_ray.target import Constraints, McuTarget
-from backends import load
+from backends import BACKENDS
 from backends.base import Backend
 from backends.c_qemu import COMPILE_FLAGS, CORE_FLAGS, FIRMWARE, CQemuBackend, usage
 from backends.cgen import generate
@@ -55,7 +56,7 @@ def own_scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 
 def test_the_table_knows_the_backend() -> None:
-    assert load("c_qemu") is CQemuBackend
+    assert plugins.load("backend", BACKENDS, "c_qemu") is CQemuBackend
 
 
 def test_commands_for_a_cortex_m3(tmp_path: Path) -> None:

@@ -1,17 +1,14 @@
-import ctypes
 import dataclasses
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
 from backends import cgen, cgen_patches
 from backends.cgen import generate
 from backends.planner import lower_bound_bytes
+from tests.backends.host import run_on_host
 from tests.networks_for_export import NETWORKS, SHAPE, deployed_network, images
 
 BOTH = ("int8", "float32")
@@ -81,24 +78,11 @@ def test_leftover_allocations_are_an_error(monkeypatch: pytest.MonkeyPatch) -> N
         generate(deployed_network("plain", "int8"))
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler for the host")
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_thousand_images_are_bit_equal_to_onnxruntime_on_the_host(name: str, tmp_path: Path) -> None:
+def test_a_thousand_images_are_bit_equal_to_onnxruntime_on_the_host(name: str, host_gcc: None, tmp_path: Path) -> None:
     made = deployed_network(name, "int8")
     rng = np.random.default_rng(3)
     batch = images(1000, seed=4)
     batch[2:300] = rng.choice(np.array([0, 255], np.uint8), (298, *SHAPE))
     batch[300:600] = rng.integers(0, 256, (300, 3, 1, 1))
-    assert np.array_equal(_on_host(made, batch, tmp_path), made.run(batch))
-
-
-def _on_host(made: DeployedNetwork, batch: np.ndarray, folder: Path) -> np.ndarray:
-    (folder / "net.c").write_text(generate(made).source)
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
-    library = ctypes.CDLL(str(folder / "net.so"))
-    inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), np.int8)
-    for image, output in zip(inputs, outputs, strict=True):
-        image = np.ascontiguousarray(image)
-        library.net(ctypes.c_void_p(image.ctypes.data), ctypes.c_void_p(output.ctypes.data))
-    return outputs
+    assert np.array_equal(run_on_host(made, batch, tmp_path), made.run(batch))

@@ -1,4 +1,7 @@
+import contextlib
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,3 +34,38 @@ def test_a_server_is_dead_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyError), running(["sleep", "60"], cwd=tmp_path) as process:
         raise KeyError
     assert process.returncode == -9
+
+
+def alive(*words: str) -> bool:
+    """Return whether a process with exactly these arguments runs."""
+    wanted = b"".join(word.encode() + b"\0" for word in words)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it may end while we look
+            if path.read_bytes() == wanted:
+                return True
+    return False
+
+
+def gone(*words: str) -> bool:
+    deadline = time.monotonic() + 5
+    while alive(*words) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive(*words)
+
+
+def test_children_of_a_program_that_does_not_end_are_killed_too(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError):
+        run_program(["sh", "-c", "sleep 61.25 & sleep 61.25"], timeout_s=0.3, cwd=tmp_path)
+    assert gone("sleep", "61.25")
+
+
+@pytest.mark.skipif(bool(missing(["setpriv"])), reason="needs setpriv of util-linux")
+def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from backends.programs import running\n"
+        f"with running(['sleep', '62.25'], cwd=Path({str(tmp_path)!r})): print('up', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        process.kill()
+    assert gone("sleep", "62.25")

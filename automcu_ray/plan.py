@@ -1,0 +1,115 @@
+"""The plan of a run: every name, file and program it needs, found and checked before anything is written."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from automcu_ray import plugins
+from automcu_ray.config import RunConfig
+from automcu_ray.errors import ConfigError, ToolMissingError
+from automcu_ray.graph import ConstructibilityError
+from automcu_ray.record import Candidate
+from automcu_ray.spec import ArchitectureSpec, explain
+from automcu_ray.task import Task
+from backends import BACKENDS
+from backends.base import Backend
+from backends.boards import BOARDS
+from backends.boards.base import Board
+from backends.programs import apt_packages, missing
+from searchers import SEARCHERS
+from searchers.engines import pick_engine
+from searchers.engines.base import Engine
+from trainables.datasets import DATASETS
+from trainables.datasets.base import Dataset
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run needs, found and checked before anything is written."""
+
+    config: RunConfig
+    dataset: Dataset
+    task: Task
+    make_searcher: Any
+    searcher_options: dict[str, Any]
+    engine: Engine | None
+    backend: Backend | None
+    board: Board | None
+    points: tuple[Candidate, ...]
+
+
+def prepare(config: RunConfig) -> Plan:
+    """Return the plan of a run.
+
+    Raises:
+        ConfigError: a name, option, file or value that cannot be used.
+        ToolMissingError: a program that a rung needs is not installed.
+    """
+    make_searcher = plugins.load("searcher", SEARCHERS, config.searcher.name)
+    searcher = config.searcher
+    options = plugins.check_options(
+        "searcher", searcher.name, make_searcher, searcher.options, given=("seed", "engine")
+    )
+    asks_engine = "engine" in inspect.signature(make_searcher).parameters
+    engine = pick_engine(config.engine.name, config.engine.options)
+    backend = _backend(config)
+    board = _board(config, backend)
+    make_dataset = plugins.load("dataset", DATASETS, config.dataset.name)
+    dataset = make_dataset(
+        **plugins.check_options("dataset", config.dataset.name, make_dataset, config.dataset.options)
+    )
+    task = Task(
+        dataset=dataset.name,
+        input_shape=dataset.input_shape,
+        num_classes=len(dataset.classes),
+        target=config.target,
+        constraints=config.constraints,
+        precision=config.precision,
+    )
+    points = _points(config, task)
+    return Plan(config, dataset, task, make_searcher, options, engine if asks_engine else None, backend, board, points)
+
+
+def _backend(config: RunConfig) -> Backend | None:
+    if config.backend.name == "analytic":
+        return None
+    make = plugins.load("backend", BACKENDS, config.backend.name)
+    options = plugins.check_options("backend", config.backend.name, make, config.backend.options)
+    backend: Backend = make(**options)
+    _need("link", backend.programs, "The analytic rung still can: --backend analytic.")
+    return backend
+
+
+def _board(config: RunConfig, backend: Backend | None) -> Board | None:
+    mode = config.board.mode
+    if mode == "none" or (mode == "auto" and (backend is None or config.target.emulator is None)):
+        return None
+    if config.target.emulator is None:
+        raise ConfigError(
+            f"board.mode is 'qemu', but QEMU has no machine for target {config.target.name!r} (see its YAML file): "
+            f"take board.mode=none to build without running, or a target with an emulator, such as stm32f405."
+        )
+    if backend is None:
+        raise ConfigError("board.mode is 'qemu', but backend 'analytic' builds no firmware: take --backend c_qemu.")
+    board: Board = plugins.load("board", BOARDS, "qemu")()
+    _need("board", board.programs, "All rungs before it still can: --set board.mode=none.")
+    return board
+
+
+def _need(rung: str, programs: tuple[str, ...], instead: str) -> None:
+    absent = missing(programs)
+    if absent:
+        raise ToolMissingError(
+            f"rung {rung!r} cannot run: {', '.join(absent)} not on PATH. "
+            f"Install: apt install {apt_packages(absent)}. {instead}"
+        )
+
+
+def _points(config: RunConfig, task: Task) -> tuple[Candidate, ...]:
+    try:
+        specs = [ArchitectureSpec.model_validate(point) for point in config.points_to_evaluate]
+        return tuple(task.space.candidate(spec, proposer="points_to_evaluate") for spec in specs)
+    except ConstructibilityError as error:
+        raise ConfigError(f"points_to_evaluate: {error}.") from error
+    except ValueError as error:
+        raise ConfigError(f"points_to_evaluate: {explain(error)}.") from error

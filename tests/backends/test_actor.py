@@ -1,0 +1,67 @@
+"""The toolchain actor's work, in this process: verdicts on specs, in the words of the spec."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from automcu_ray.feasibility import Rung
+from automcu_ray.footprint import footprint
+from automcu_ray.network import spec_names
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.target import Constraints
+from automcu_ray.task import Task
+from backends.actor import Toolchain
+from backends.programs import missing
+
+pytestmark = pytest.mark.skipif(bool(missing(["arm-none-eabi-gcc"])), reason="needs arm-none-eabi-gcc")
+
+
+def within(task: Task, ram_kb: float, flash_kb: float, precision: str = "int8") -> Task:
+    limits = Constraints(ram_kb=ram_kb, flash_kb=flash_kb)
+    return task.model_copy(update={"constraints": limits, "precision": precision})
+
+
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+def test_no_firmware_is_smaller_than_the_analytic_lower_bound(
+    digits_task: Task, precision: str, tmp_path: Path
+) -> None:
+    task = within(digits_task, 128, 1024, precision)
+    toolchain, rng = Toolchain(task, "c_qemu", {}, tmp_path), Random(7)
+    for _ in range(6):
+        candidate = task.space.sample(rng)
+        assert candidate.spec is not None
+        report = toolchain.check(candidate.spec, candidate.hash)
+        least = footprint(task.space.graph(candidate.spec), precision)
+        assert report.flash_bytes is not None and report.ram_bytes is not None
+        assert least.flash_lower_bound_bytes <= report.flash_bytes
+        assert least.ram_lower_bound_bytes <= report.ram_bytes
+        assert (report.parameters, report.macs) == (least.parameters, least.macs)
+
+
+def test_a_refusal_names_layers_of_the_spec_and_leaves_logs_only(digits_task: Task, tmp_path: Path) -> None:
+    spec = ArchitectureSpec.model_validate(
+        {"backbone": [{"type": "conv", "out_channels": 32}, {"type": "residual", "out_channels": 24}]}
+    )
+    report = Toolchain(within(digits_task, 4, 8), "c_qemu", {}, tmp_path).check(spec, "abc")
+    assert not report.feasible and report.rung == Rung.LINK
+    assert {v.resource: v.where for v in report.violations} == {"ram": "layer_1.conv", "flash": "layer_2.conv1"}
+    assert all(v.over_bytes is not None and v.over_bytes > 0 for v in report.violations)
+    assert "__" not in report.violations[0].message
+    assert [path.name for path in (tmp_path / "abc").iterdir()] == ["commands.log"]
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ("/layers.layer_2__expand/layers.layer_2__expand.0/Conv_quant", "layer_2.expand"),
+        ("/layer_12__conv1/layer_12__conv1.0/Conv_quant", "layer_12.conv1"),
+        (
+            "the weights of /head__linear/head__linear.1/Gemm_quant (400 bytes).",
+            "the weights of head.linear (400 bytes).",
+        ),
+        ("/layer_2__add/Add_quant", "layer_2.add"),
+    ],
+)
+def test_onnx_paths_become_names_of_the_spec(told: str, meant: str) -> None:
+    assert spec_names(told) == meant
