@@ -93,6 +93,17 @@ def best(records: list[Record]) -> Record | None:
     return max(trained, key=lambda record: record.score, default=None)
 
 
+def nearest_miss(records: list[Record]) -> Record | None:
+    """Return the refused record with the fewest bytes over its limits, all resources together."""
+    sized = {
+        index: sum(v.over_bytes for v in record.feasibility.violations if v.over_bytes is not None)
+        for index, record in enumerate(records)
+        if record.status == "infeasible" and record.feasibility is not None
+    }
+    over = {index: size for index, size in sized.items() if size > 0}
+    return records[min(over, key=over.__getitem__)] if over else None
+
+
 class BoardResult(Frozen):
     """What a board (emulated or real) answered, beside what onnxruntime gives for the same model and images.
 

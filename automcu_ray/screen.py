@@ -6,7 +6,7 @@ import yaml
 from rich.console import Console
 
 from automcu_ray.config import RunConfig
-from automcu_ray.record import best
+from automcu_ray.record import best, nearest_miss
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder
 from automcu_ray.target import BYTES_PER_KB
@@ -37,7 +37,7 @@ def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: 
     say(f"run: {folder.path}")
 
 
-def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None) -> int:
+def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None, *, interrupted: bool) -> int:
     """Print the result; return the exit status: 0 with a winner, 1 without, 130 after an interrupt."""
     say = _plain(console)
     repository = Repository(folder.journal)
@@ -48,14 +48,16 @@ def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None
             return 1
         return 0
     searched = repository.find("searched")
-    interrupted = searched is None or searched["interrupted"] or repository.find("finalist") is None
     top = best(repository.records)
     if top is not None:
         say(f"best so far: #{top.candidate.number}, {top.outcome()}")
-    if searched is None or (interrupted and top is not None):
+    if interrupted or searched is None or searched["interrupted"]:
         say(f"stopped before the end; what is finished is kept. Go on with --resume {folder.path}")
         return 130
-    say("no network was found: every finalist or candidate was refused; the report says what would have to give.")
+    say("no network was found: every candidate, or every finalist, was refused.")
+    near = nearest_miss(repository.records)
+    if near is not None:
+        say(f"nearest miss: #{near.candidate.number}, {near.reason}")
     say(f"report: {folder.report}")
     return 1
 

@@ -45,9 +45,16 @@ def framework_seconds(records: list[Record]) -> float:
 
 def one_slot(folder: Path) -> None:
     """Print framework seconds per trial, with a training slot that is never short of candidates."""
-    settings = (f"budget.trained={TRIALS}", "trainer.proxy.epochs=1", "resources.concurrent_trials=1")
-    repository, _ = search(folder, "loop", {"searcher": "random", "backend": "analytic"}, *settings)
-    print(f"framework seconds per trial ({TRIALS} trials, one slot): {framework_seconds(repository.records):.3f}")
+    for epochs in (1, 10):
+        settings = (
+            f"budget.trained={TRIALS}",
+            "resources.concurrent_trials=1",
+            f"trainer.proxy.epochs={epochs}",
+            "trainer.proxy.patience=null",
+        )
+        repository, _ = search(folder, f"loop-{epochs}", {"searcher": "random", "backend": "analytic"}, *settings)
+        seconds = framework_seconds(repository.records)
+        print(f"framework seconds per trial of {epochs} reported epochs ({TRIALS} trials, one slot): {seconds:.3f}")
 
 
 def cache_hit(folder: Path) -> None:

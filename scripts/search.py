@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from automcu_ray.config import RunConfig, compose, names
-from automcu_ray.errors import ConfigError, ToolMissingError
+from automcu_ray.errors import AutoMcuError, ConfigError, ToolMissingError
 from automcu_ray.run_folder import RunFolder
 
 RUNS = Path(__file__).resolve().parents[1] / "runs"
@@ -94,11 +94,12 @@ def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) 
         show_config(console, config)
         return 0
     intro(console, plan.config, plan.task, plan.engine, folder)
+    manifest, interrupted = None, False
     try:
         manifest = supervisor.run(plan, folder, console, resumed=resumed)
     except KeyboardInterrupt:
-        manifest = None
-    return outcome(console, folder, manifest)
+        interrupted = True
+    return outcome(console, folder, manifest, interrupted=interrupted)
 
 
 def main() -> None:
@@ -107,9 +108,9 @@ def main() -> None:
     app.command(epilog=EPILOG)(search)
     try:
         app()
-    except (ConfigError, ToolMissingError) as error:
+    except AutoMcuError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, ConfigError | ToolMissingError) else 1)
 
 
 if __name__ == "__main__":

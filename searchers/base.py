@@ -149,7 +149,9 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         waiting = {candidate.number: candidate for candidate in self.waiting}
         for trial, (number, report) in state["live"].items():
             if number in waiting:  # Tune goes on with this trial itself
-                self.live[trial] = (waiting.pop(number), FeasibilityReport.model_validate(report))
+                candidate = waiting.pop(number)
+                self.live[trial] = (candidate, FeasibilityReport.model_validate(report))
+                self.seen[candidate.hash] = number
         self.waiting = deque(waiting.values())
 
     # The way of a candidate ---------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from automcu_ray.errors import AutoMcuError
+from automcu_ray.errors import AutoMcuError, BoardError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import BoardResult, Candidate, Finalist
@@ -71,8 +72,13 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
     return found
 
 
+@retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)
 def run_on_board(board: Board, elf: Path, task: Task, deployed: DeployedNetwork, images: Images) -> BoardResult:
-    """Run images (N, C, H, W) on a board and compare every output byte with onnxruntime's."""
+    """Run images (N, C, H, W) on a board and compare every output with onnxruntime's; tried twice.
+
+    Raises:
+        BoardError: the board did not answer as agreed, two times.
+    """
     run = board.run(
         elf,
         task.target,

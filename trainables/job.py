@@ -28,10 +28,20 @@ class TrainingJob:
         if self.device == "cuda":  # the worker is reused: the last candidate's memory must not count
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        self.seed, self.started_s = seed, time.perf_counter()
+        self.seed, self.seconds = seed, 0.0
         torch.manual_seed(seed)
         self.network = Network(self.task.space.graph(spec))
-        return train(self.network, self.train_split, self.val_split, self.protocol, self.device, seed)
+        return self._timed(train(self.network, self.train_split, self.val_split, self.protocol, self.device, seed))
+
+    def _timed(self, epochs: Iterator[Epoch]) -> Iterator[Epoch]:
+        """Yield the epochs, counting the seconds that they take and not those in which nobody asks for the next."""
+        while True:
+            started_s = time.perf_counter()
+            epoch = next(epochs, None)
+            self.seconds += time.perf_counter() - started_s
+            if epoch is None:
+                return
+            yield epoch
 
     def finish(self, epoch: Epoch) -> tuple[TrainingSummary, DeployedNetwork]:
         """Return the summary, with the validation accuracy of the deployed network, and that network.
@@ -41,15 +51,17 @@ class TrainingJob:
         Raises:
             ToolchainError: the network cannot be exported or quantised.
         """
+        started_s = time.perf_counter()
         network = self.network.to("cpu").eval()
         calibration = self.train_split.images[: self.protocol.calibration_images]
         deployed = deploy(network, self.task.input_shape, precision=self.task.precision, calibration=calibration)
+        accuracy = deployed.accuracy(self.val_split.images, self.val_split.labels)
         summary = TrainingSummary(
-            val_accuracy=deployed.accuracy(self.val_split.images, self.val_split.labels),
+            val_accuracy=accuracy,
             val_accuracy_float=epoch.val_accuracy,
             epochs=epoch.number,
             stopped_early=epoch.stopped_early,
-            seconds=time.perf_counter() - self.started_s,
+            seconds=self.seconds + time.perf_counter() - started_s,
             peak_memory_bytes=peak_memory_bytes(self.device),
             device=torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
             seed=self.seed,

@@ -1,0 +1,106 @@
+"""Finalists: the board is tried twice, compared bit by bit, and what goes wrong is a reason."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from automcu_ray.errors import BoardError
+from automcu_ray.export import DeployedNetwork
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import Candidate
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from backends.actor import Toolchain
+from backends.boards.base import Board, BoardRun
+from backends.programs import missing
+from trainables.datasets.digits import digits
+from trainables.finalist import FinalistJob, run_finalist, run_on_board
+from trainables.job import TrainingJob
+
+SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
+DATA = digits()
+TOOLS = pytest.mark.skipif(bool(missing(["arm-none-eabi-gcc"])), reason="needs arm-none-eabi-gcc")
+
+
+class ScriptedBoard(Board):
+    """Answers with the given outputs, or raises the given errors, one after the other."""
+
+    name = "scripted"
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__()
+        self.answers: Iterator[Any] = iter(answers)
+
+    def connect(self, elf: Path, target: Any) -> Any:
+        raise NotImplementedError
+
+    def instructions(self, ticks: int, target: Any) -> int | None:
+        return None
+
+    def run(self, elf: Path, target: Any, inputs: Any, **about: Any) -> BoardRun:
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return BoardRun(answer, 1000, 200, 0.1)
+
+
+@pytest.fixture(scope="module")
+def deployed(digits_task: Task) -> DeployedNetwork:
+    job = TrainingJob(digits_task, Protocol(epochs=1), DATA.train, DATA.val)
+    (epoch,) = job.start(SPEC, seed=0)
+    return job.finish(epoch)[1]
+
+
+def test_every_output_byte_counts(digits_task: Task, deployed: DeployedNetwork) -> None:
+    images = DATA.val.images[:4]
+    right = deployed.run(images)
+    wrong = right.copy()
+    wrong[2, 3] ^= 1
+    good = run_on_board(ScriptedBoard(right), Path("x"), digits_task, deployed, images)
+    bad = run_on_board(ScriptedBoard(wrong), Path("x"), digits_task, deployed, images)
+    assert (good.bit_equal_images, good.agrees, good.largest_difference) == (4, True, 0)
+    assert (bad.bit_equal_images, bad.agrees, bad.largest_difference) == (3, False, 1)
+
+
+def test_a_board_that_fails_once_is_asked_again(digits_task: Task, deployed: DeployedNetwork) -> None:
+    images = DATA.val.images[:2]
+    board = ScriptedBoard(BoardError("silent"), deployed.run(images))
+    assert run_on_board(board, Path("x"), digits_task, deployed, images).agrees
+
+
+def test_a_board_that_fails_twice_is_an_error(digits_task: Task, deployed: DeployedNetwork) -> None:
+    board = ScriptedBoard(BoardError("silent"), BoardError("dead"), np.zeros((2, 10), np.int8))
+    with pytest.raises(BoardError, match="dead"):
+        run_on_board(board, Path("x"), digits_task, deployed, DATA.val.images[:2])
+
+
+def job(task: Task, folder: Path, board: Board | None = None) -> FinalistJob:
+    toolchain = Toolchain(task, "c_qemu", {}, folder / "toolchain")
+    return FinalistJob(task, Protocol(epochs=1), DATA.train, DATA.val, toolchain, board, folder, seed=0)
+
+
+@TOOLS
+def test_a_finalist_leaves_its_files_and_no_reason(digits_task: Task, tmp_path: Path) -> None:
+    candidate = Candidate(number=3, hash="abc", spec=SPEC)
+    found = run_finalist(candidate, job(digits_task, tmp_path))
+    assert found.usable and found.feasibility is not None and found.feasibility.feasible
+    assert (tmp_path / "abc" / "weights.pt").exists() and (tmp_path / "abc" / "firmware" / "main.c").exists()
+
+
+@TOOLS
+def test_a_board_that_disagrees_or_dies_is_a_reason(digits_task: Task, tmp_path: Path) -> None:
+    candidate = Candidate(number=3, hash="abc", spec=SPEC)
+    disagrees = run_finalist(candidate, job(digits_task, tmp_path, ScriptedBoard(np.zeros((16, 10), np.int8))))
+    dies = run_finalist(candidate, job(digits_task, tmp_path, ScriptedBoard(BoardError("a"), BoardError("gone"))))
+    assert "differs from onnxruntime" in disagrees.reason and not disagrees.usable
+    assert "gone" in dies.reason and dies.training is not None
+
+
+@TOOLS
+def test_trained_weights_that_do_not_fit_are_a_reason(digits_task: Task, tmp_path: Path) -> None:
+    tight = digits_task.model_copy(update={"constraints": digits_task.constraints.model_copy(update={"flash_kb": 1.5})})
+    found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), job(tight, tmp_path))
+    assert "flash needs" in found.reason and not found.usable
