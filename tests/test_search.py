@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from backends.programs import missing
+from searchers.engines.base import Message, Request
+from searchers.engines.offline import OfflineEngine
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "search.py"
 TOOLS = pytest.mark.skipif(
@@ -155,6 +159,57 @@ def test_a_search_leaves_a_network_that_runs(tmp_path: Path) -> None:
     assert pq.read_table(run / "records.parquet").num_rows == len(records(run))
     assert "No language model took part" in (run / "report.html").read_text()
     assert sum(row["event"] == "test_read" for row in journal(run)) == 1
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """An OpenAI-compatible server: the offline rules behind HTTP, and rubbish for the first few requests."""
+
+    rubbish = 4  # a generator's first reply, and its repair, of two conversations
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        messages = tuple(Message(**message) for message in body["messages"][:2])
+        text = OfflineEngine().complete([Request(role="any", messages=messages, seed=body["seed"])])[0].text
+        if type(self).rubbish:
+            type(self).rubbish -= 1
+            text = "I would rather run `rm -rf /`."
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 1000, "completion_tokens": 100}
+        reply = json.dumps({"id": "1", "model": "rules", "choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    engine = ("--engine", "openai", "--set", f"engine.base_url=http://127.0.0.1:{server.server_port}/v1")
+    prices = ("--set", "engine.model=rules", "--set", "engine.usd_per_million_prompt=1")
+    try:
+        process = start(
+            tmp_path, *engine, *prices, "--backend", "analytic", "--name", "run", "--set", "budget.trained=3", *QUICK
+        )
+        output, _ = process.communicate(timeout=400)
+    finally:
+        server.shutdown()
+    assert process.returncode == 0, output
+    assert "No language model" not in output
+    run = tmp_path / "run"
+    assert len(trained(run)) == 3
+    invalid = [row for row in records(run) if row["status"] == "invalid"]
+    assert invalid and all(row["reason"] and "rm -rf" in row["candidate"]["reply"] for row in invalid)
+    proposed = [row["candidate"] for row in records(run)]
+    assert {candidate["proposer"] for candidate in proposed} == {"llm_memory"}
+    assert all(candidate["cost"]["prompt_tokens"] >= 1000 for candidate in proposed)
+    assert all(candidate["cost"]["usd"] >= 0.001 for candidate in proposed)
+    calls = [json.loads(line) for line in (run / "llm" / "calls.jsonl").read_text().splitlines()]
+    assert len(calls) >= len(proposed)
 
 
 def test_killed_in_mid_run_and_resumed_repeats_nothing_and_meets_the_budget(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from automcu_ray.errors import AutoMcuError, BoardError
 from automcu_ray.export import DeployedNetwork
+from automcu_ray.feasibility import Rung
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import BoardResult, Candidate, Finalist
 from automcu_ray.task import Task
@@ -64,7 +65,12 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
             return found
         images = job.val_split.images[:BOARD_CHECK_IMAGES]
         result = run_on_board(job.board, firmware.elf, job.task, deployed, images)
-        found = found.model_copy(update={"board": result})
+        measured = {
+            "rung": Rung.BOARD,
+            "instructions": result.instructions,
+            "stack_used_bytes": result.stack_used_bytes,
+        }
+        found = found.model_copy(update={"board": result, "feasibility": firmware.report.model_copy(update=measured)})
         if not result.agrees:
             return _refused(found, f"the board differs from onnxruntime by {result.largest_difference:g}")
     except (AutoMcuError, RuntimeError, FloatingPointError) as error:

@@ -9,6 +9,7 @@ import pytest
 
 from automcu_ray.errors import BoardError
 from automcu_ray.export import DeployedNetwork
+from automcu_ray.feasibility import Rung
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
@@ -96,6 +97,8 @@ def test_a_board_that_disagrees_or_dies_is_a_reason(digits_task: Task, tmp_path:
     disagrees = run_finalist(candidate, job(digits_task, tmp_path, ScriptedBoard(np.zeros((16, 10), np.int8))))
     dies = run_finalist(candidate, job(digits_task, tmp_path, ScriptedBoard(BoardError("a"), BoardError("gone"))))
     assert "differs from onnxruntime" in disagrees.reason and not disagrees.usable
+    assert disagrees.feasibility is not None and disagrees.feasibility.rung == Rung.BOARD
+    assert disagrees.feasibility.stack_used_bytes == 200
     assert "gone" in dies.reason and dies.training is not None
 
 
