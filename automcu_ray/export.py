@@ -5,6 +5,7 @@ One convention for the whole project: images are uint8 NCHW and the network's fl
 """
 
 import copy
+import dataclasses
 import functools
 import io
 import logging
@@ -122,15 +123,7 @@ def deploy(
     if (ends.input_scale, ends.input_zero_point) != (INPUT_SCALE, 0):
         raise ToolchainError(f"the input's scale should be 1/128 with zero point 0, found {ends}.")
     return DeployedNetwork(
-        "int8",
-        float_onnx,
-        quantised.SerializeToString(),
-        input_shape,
-        classes,
-        ends.input_scale,
-        ends.input_zero_point,
-        ends.output_scale,
-        ends.output_zero_point,
+        "int8", float_onnx, quantised.SerializeToString(), input_shape, classes, **dataclasses.asdict(ends)
     )
 
 

@@ -87,7 +87,7 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
 
 def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> bool:
     """Run the trials; return whether the search came to its end, by budget and not by an interrupt."""
-    config, started_s = plan.config, time.monotonic()
+    budget, started_s = plan.config.budget, time.monotonic()
     actors = _start_toolchains(plan, folder)  # they live as long as their handles
     searcher = make_searcher(plan, folder, repository, workers=tuple(actors))
     if repository.proposed:
@@ -95,9 +95,25 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
         console.print(f"resumed: {known}", markup=False, highlight=False)
     if searcher.exhausted:
         return True
-    cpus, gpus = cluster.per_trial(config.resources)
-    slots = cluster.slots(config.resources)
+    slots = cluster.slots(plan.config.resources)
     progress = Progress(searcher, plan.task, console)
+    _tuner(plan, folder, searcher, progress, slots).fit()
+    progress.close()
+    seconds = time.monotonic() - started_s
+    ended = searcher.exhausted or (budget.seconds is not None and seconds >= budget.seconds)
+    if searcher.gave_up:
+        console.print(f"the searcher gave up: {searcher.gave_up}", markup=False, highlight=False)
+    share = progress.busy_share(slots)
+    repository.append(
+        "searched", seconds=seconds, slot_busy_share=share, interrupted=not ended, gave_up=searcher.gave_up
+    )
+    return ended
+
+
+def _tuner(plan: Plan, folder: RunFolder, searcher: BaseSearcher, progress: Progress, slots: int) -> tune.Tuner:
+    """Return Ray Tune over the proxy trainable; the searcher, not `num_samples`, knows when to stop."""
+    config = plan.config
+    cpus, gpus = cluster.per_trial(config.resources)
     trainable = tune.with_parameters(
         ProxyTrainable,
         task=plan.task,
@@ -107,7 +123,7 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
         seed=config.seed,
         threads=max(1, int(cpus)),
     )
-    tuner = tune.Tuner(
+    return tune.Tuner(
         tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus}),
         tune_config=tune.TuneConfig(
             num_samples=-1,
@@ -125,17 +141,6 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
             failure_config=tune.FailureConfig(max_failures=1),
         ),
     )
-    tuner.fit()
-    progress.close()
-    seconds = time.monotonic() - started_s
-    ended = searcher.exhausted or (config.budget.seconds is not None and seconds >= config.budget.seconds)
-    share = progress.busy_share(slots)
-    if searcher.gave_up:
-        console.print(f"the searcher gave up: {searcher.gave_up}", markup=False, highlight=False)
-    repository.append(
-        "searched", seconds=seconds, slot_busy_share=share, interrupted=not ended, gave_up=searcher.gave_up
-    )
-    return ended
 
 
 def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers: tuple[str, ...]) -> BaseSearcher:

@@ -201,9 +201,8 @@ def _string(values: Sequence[int]) -> str:
     return "\n    ".join(f'"{row}"' for row in rows)
 
 
-def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
+def _macros(deployed: DeployedNetwork, layout: _Layout) -> str:
     channels, height, width = deployed.input_shape
-    c_type = "int8_t" if deployed.precision == "int8" else "float"
     size = deployed.output_dtype.itemsize
     macros: dict[str, object] = {
         "NET_INPUT_CHANNELS": channels,
@@ -221,8 +220,12 @@ def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
             "NET_OUTPUT_SCALE": f"{deployed.output_scale!r}f",
             "NET_OUTPUT_ZERO_POINT": deployed.output_zero_point,
         }
+    return "\n".join(f"#define {name} {value}" for name, value in macros.items())
+
+
+def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
+    c_type = "int8_t" if deployed.precision == "int8" else "float"
     meaning = "pixel - 128" if deployed.precision == "int8" else "(pixel - 128) / 128"
-    lines = "\n".join(f"#define {name} {value}" for name, value in macros.items())
     return f"""/* A neural network in plain C: needs only the C library's math. Generated; do not edit.
  *
  * Input: {c_type}, channels first, {meaning} for pixels 0..255. Output: {c_type}, one value a class, the
@@ -234,7 +237,7 @@ def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
 
 #include <stdint.h>
 
-{lines}
+{_macros(deployed, layout)}
 
 #ifdef __cplusplus
 extern "C" {{

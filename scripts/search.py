@@ -67,14 +67,7 @@ def search(
             raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
         folder, config = RunFolder.existing(resume)
     else:
-        choices = {
-            "task": task,
-            "searcher": searcher,
-            "target": target,
-            "engine": engine,
-            "backend": backend,
-            "trainer": trainer,
-        }
+        choices = dict(task=task, searcher=searcher, target=target, engine=engine, backend=backend, trainer=trainer)
         flags = {"precision": precision, "seed": seed}
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
         config = compose(choices, [*(settings or []), *extra])

@@ -67,5 +67,8 @@ def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        while not alive("sleep", "62.25"):  # setpriv becomes sleep within milliseconds
+            assert process.poll() is None
+            time.sleep(0.02)
         process.kill()
     assert gone("sleep", "62.25")
