@@ -128,7 +128,7 @@ def deploy(
 
 
 def _export(network: torch.nn.Module, input_shape: tuple[int, int, int]) -> bytes:
-    # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator (FACTS.md).
+    # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator.
     network = copy.deepcopy(network).cpu().eval()
     buffer = io.BytesIO()
     try:

@@ -1,4 +1,4 @@
-"""Imports point one way: DESIGN's table of folders, checked on the source itself."""
+"""Imports point one way: which folder may import which, checked on the source itself."""
 
 import ast
 from pathlib import Path
