@@ -19,7 +19,7 @@ search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scrip
 test: setup lint  ## lint, types, all fast tests
 	$(BIN)/python -m pytest
 
-test-slow: setup  ## whole searches, kill and resume: minutes
+test-slow: setup  ## whole default searches against what the README promises: minutes
 	$(BIN)/python -m pytest -m slow
 
 lint: setup  ## ruff and mypy
