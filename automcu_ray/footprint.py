@@ -60,9 +60,8 @@ def live_bytes(graph: Graph, size: int) -> list[int]:
     return moments
 
 
-def check(graph: Graph, precision: str, ram_limit_bytes: int, flash_limit_bytes: int) -> tuple[Violation, ...]:
+def check(found: Footprint, ram_limit_bytes: int, flash_limit_bytes: int) -> tuple[Violation, ...]:
     """Return the violations of the analytic rung: empty means that a linker has to be asked."""
-    found = footprint(graph, precision)
     rows = (
         ("ram", found.widest_moment, found.ram_lower_bound_bytes, ram_limit_bytes, "live tensors, input and output"),
         ("flash", found.largest_weights, found.flash_lower_bound_bytes, flash_limit_bytes, "weights and biases"),

@@ -39,11 +39,12 @@ class Join(nn.Module):
         self.kind, self.activation = kind, activation
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        joined = torch.cat((left, right), dim=1) if self.kind == "concat" else left
         if self.kind == "add":
             joined = left + right
         elif self.kind == "mul":
             joined = left * right
+        else:
+            joined = torch.cat((left, right), dim=1)
         result: Tensor = self.activation(joined)
         return result
 

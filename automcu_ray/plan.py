@@ -76,7 +76,7 @@ def _backend(config: RunConfig) -> Backend | None:
     make = plugins.load("backend", BACKENDS, config.backend.name)
     options = plugins.check_options("backend", config.backend.name, make, config.backend.options)
     backend: Backend = make(**options)
-    _need("link", backend.programs, "The analytic rung still can: --backend analytic.")
+    _need("link", backend.missing_programs(), "The analytic rung still can: --backend analytic.")
     return backend
 
 
@@ -92,12 +92,11 @@ def _board(config: RunConfig, backend: Backend | None) -> Board | None:
     if backend is None:
         raise ConfigError("board.mode is 'qemu', but backend 'analytic' builds no firmware: take --backend c_qemu.")
     board: Board = plugins.load("board", BOARDS, "qemu")()
-    _need("board", board.programs, "All rungs before it still can: --set board.mode=none.")
+    _need("board", missing(board.programs), "All rungs before it still can: --set board.mode=none.")
     return board
 
 
-def _need(rung: str, programs: tuple[str, ...], instead: str) -> None:
-    absent = missing(programs)
+def _need(rung: str, absent: tuple[str, ...], instead: str) -> None:
     if absent:
         raise ToolMissingError(
             f"rung {rung!r} cannot run: {', '.join(absent)} not on PATH. "

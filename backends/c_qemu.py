@@ -3,9 +3,11 @@
 import functools
 import hashlib
 import importlib.metadata
+import inspect
 from pathlib import Path
 from typing import Literal
 
+from automcu_ray import export, network, onnx_graph
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
@@ -17,6 +19,7 @@ from backends.cgen import NetworkCode, generate
 from backends.planner import largest_at_peak
 from backends.programs import Completed, Runner, cpu_seconds, run_program, scratch_folder
 
+PACKAGES = ("torch", "onnxruntime", "emx-onnx-cgen")
 GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
 FIRMWARE = Path(__file__).parent / "firmware"
 CORE_FLAGS: dict[Core, tuple[str, ...]] = {
@@ -52,8 +55,8 @@ class CQemuBackend(Backend):
         self.stack_bytes = stack_bytes
 
     def version(self) -> str:
-        emx = importlib.metadata.version("emx-onnx-cgen")
-        return f"emx-onnx-cgen {emx}, {GCC} {self._gcc_version}, ours {_own_version()}, stack {self.stack_bytes} B"
+        packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+        return f"{packages}, {GCC} {self._gcc_version}, ours {_own_version()}, stack {self.stack_bytes} B"
 
     @functools.cached_property
     def _gcc_version(self) -> str:
@@ -135,8 +138,9 @@ class CQemuBackend(Backend):
 
 @functools.cache
 def _own_version() -> str:
-    """Return a digest of our own part of the toolchain: a change there makes old verdicts worthless."""
+    """Return a digest of our own way from a graph to an ELF: a change there makes old verdicts worthless."""
     files = [path for path in sorted(FIRMWARE.parent.rglob("*")) if path.suffix in (".py", ".c", ".h", ".ld")]
+    files += [Path(inspect.getfile(module)) for module in (export, network, onnx_graph)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 

@@ -3,6 +3,7 @@
 The loop is the real one (gate, Tune, journal); its toolchain is left out, or in, as each row says.
 """
 
+import os
 import statistics
 import sys
 import tempfile
@@ -13,8 +14,10 @@ from random import Random
 from rich.console import Console
 
 from automcu_ray import supervisor
+from automcu_ray.blocks import lower
 from automcu_ray.config import RunConfig, compose
 from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.footprint import check, footprint
 from automcu_ray.plan import prepare
 from automcu_ray.record import Record
 from automcu_ray.repository import Repository
@@ -23,12 +26,12 @@ from automcu_ray.task import Task
 from automcu_ray.verdicts import VerdictCache
 
 TRIALS = 60
-NO_FINALISTS = "budget.finalists=1"
+SHORT_FINALS = ("budget.finalists=1", "trainer.full.epochs=1", "board.mode=none")
 
 
 def search(folder: Path, name: str, choices: dict[str, str | None], *settings: str) -> tuple[Repository, RunConfig]:
     """Run one search quietly; return its journal."""
-    config = compose(choices, [*settings, NO_FINALISTS, "trainer.full.epochs=1", "board.mode=none"])
+    config = compose(choices, [*settings, *SHORT_FINALS])
     run = RunFolder(folder / name)
     with Console(file=sys.stderr, quiet=True) as console:
         supervisor.run(prepare(config), run, console)
@@ -58,7 +61,7 @@ def one_slot(folder: Path) -> None:
 
 
 def cache_hit(folder: Path) -> None:
-    """Print milliseconds of a verdict that is in the cache, beside those of one that is not there."""
+    """Print milliseconds of the look-up of a verdict that is in the cache."""
     task = prepare(compose({"searcher": "random", "backend": "analytic"})).task
     cache = VerdictCache(folder / "verdicts", task, "bench 1")
     report = FeasibilityReport(feasible=True, backend="bench", rung=Rung.LINK, ram_bytes=1, flash_bytes=1)
@@ -101,22 +104,16 @@ def default_run(folder: Path) -> None:
 
 def analytic_seconds(task: Task) -> float:
     """Return the seconds of schema, shapes and analytic rung for one new random spec."""
-    from automcu_ray.blocks import lower
-    from automcu_ray.footprint import check, footprint
-
     specs = [task.space.sample(Random(i)).spec for i in range(500)]
     started_s = time.perf_counter()
     for spec in specs:
         assert spec is not None
         graph = lower.__wrapped__(spec, task.input_shape, task.num_classes)
-        check(graph, task.precision, task.ram_limit_bytes, task.flash_limit_bytes)
-        footprint(graph, task.precision)
+        check(footprint(graph, task.precision), task.ram_limit_bytes, task.flash_limit_bytes)
     return (time.perf_counter() - started_s) / len(specs)
 
 
 if __name__ == "__main__":
-    import os
-
     with tempfile.TemporaryDirectory(prefix="automcu-bench-") as temporary:
         os.environ["AUTOMCU_CACHE"] = temporary
         cache_hit(Path(temporary))

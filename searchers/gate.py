@@ -80,9 +80,9 @@ class Gate:
     def _ask_without_tools(self, candidate: Candidate) -> FeasibilityReport | None:
         if candidate.spec is None:
             return _refusal(candidate.violations)
-        graph, task = self.task.space.graph(candidate.spec), self.task
-        violations = footprint.check(graph, task.precision, task.ram_limit_bytes, task.flash_limit_bytes)
-        found = footprint.footprint(graph, task.precision)
+        task = self.task
+        found = footprint.footprint(task.space.graph(candidate.spec), task.precision)
+        violations = footprint.check(found, task.ram_limit_bytes, task.flash_limit_bytes)
         if not violations and self.workers:
             return None
         return FeasibilityReport(

@@ -27,7 +27,7 @@ def test_skip_connection_keeps_its_input_alive() -> None:
 
 
 def test_violation_says_where_and_how_many_bytes_over() -> None:
-    ram, flash = check(GRAPH, "int8", ram_limit_bytes=800, flash_limit_bytes=100)
+    ram, flash = check(footprint(GRAPH, "int8"), ram_limit_bytes=800, flash_limit_bytes=100)
     assert (ram.resource, ram.where, ram.over_bytes) == ("ram", "layer_2.conv2", 42)
     assert (flash.resource, flash.where, flash.over_bytes) == ("flash", "layer_2.conv1", 36 + 288 + 40 + 88 - 100)
-    assert check(GRAPH, "int8", ram_limit_bytes=842, flash_limit_bytes=452) == ()
+    assert check(footprint(GRAPH, "int8"), ram_limit_bytes=842, flash_limit_bytes=452) == ()

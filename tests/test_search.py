@@ -241,3 +241,18 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path: Path) -> None:
     assert "Traceback" not in output
     assert (run / "report.html").exists() and (run / "records.parquet").exists()
     assert len(trained(run)) >= 2
+
+
+@pytest.mark.slow
+@TOOLS
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_default_search_finds_an_accurate_network_that_fits_and_runs(seed: int, tmp_path: Path) -> None:
+    """What the README promises of the default search."""
+    output, _ = (process := start(tmp_path, "--name", "run", "--seed", str(seed))).communicate(timeout=1200)
+    assert process.returncode == 0, output
+    statuses = [row["status"] for row in records(tmp_path / "run")]
+    assert statuses.count("ok") >= 12 and statuses.count("infeasible") >= 1
+    manifest = json.loads((tmp_path / "run" / "bundle" / "manifest.json").read_text())
+    assert manifest["ram_bytes"] <= 24 * 1024 and manifest["flash_bytes"] <= 48 * 1024
+    assert manifest["test_accuracy"] >= 0.97
+    assert manifest["bit_equal_images"] == manifest["board_images"] >= 64

@@ -88,6 +88,6 @@ def _machine(target: McuTarget) -> str:
     if target.emulator is None:
         raise ConfigError(
             f"target {target.name!r} names no emulator: it can be built, not run. "
-            "Choose a target with one (stm32f405, stm32f407), or set boards: none."
+            "Choose a target with one (stm32f405, stm32f407), or set board.mode=none."
         )
     return target.emulator.machine
