@@ -1,5 +1,6 @@
 """Ray as this project uses it: how it starts, and how its cores and GPUs are shared."""
 
+import math
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import ray
 from ray import tune
 
 from automcu_ray.config import Resources
+from automcu_ray.errors import ConfigError
 
 __all__ = ["per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
 
@@ -39,22 +41,56 @@ def start(resources: Resources) -> None:
         )
 
 
-def per_trial(resources: Resources) -> tuple[float, float]:
-    """Return the CPUs and GPUs of one trial; a whole GPU each where there are any, unless configured."""
+def per_trial(resources: Resources, *, reserved_gpus: float = 0.0) -> tuple[float, float]:
+    """Return the CPUs and GPUs of one trial; unless configured a whole GPU, or what is left of the only one.
+
+    `reserved_gpus` is what the engine takes (`Engine.gpus`).
+
+    Raises:
+        ConfigError: that many GPUs per trial are not there beside the engine's.
+    """
+    free = _free_gpus(reserved_gpus)
     gpus = resources.gpus_per_trial
     if gpus is None:
-        gpus = 1.0 if ray.cluster_resources().get("GPU", 0) else 0.0
+        gpus = max(free, default=0.0)
+        if reserved_gpus and not gpus:
+            raise ConfigError(
+                f"the engine reserves {reserved_gpus:g} of {_gpus():g} GPUs, so trials have none: set engine.gpus=0.4, "
+                f"and they share the rest, or ask a server that has a GPU of its own (--engine openai)."
+            )
+    if gpus and not _gpu_slots(free, gpus):
+        raise ConfigError(
+            f"resources.gpus_per_trial={gpus:g}, but of {_gpus():g} GPUs the engine reserves {reserved_gpus:g}: "
+            f"trials can have at most {max(free, default=0.0):g} of one."
+        )
     return resources.cpus_per_trial, gpus
 
 
-def slots(resources: Resources) -> int:
-    """Return how many trials run at once: as many as CPUs and GPUs allow."""
+def slots(resources: Resources, *, reserved_gpus: float = 0.0) -> int:
+    """Return how many trials run at once: as many as CPUs and GPUs allow; raises as `per_trial` does."""
     if resources.concurrent_trials is not None:
         return resources.concurrent_trials
-    cpus, gpus = per_trial(resources)
-    have = ray.cluster_resources()
-    by_gpu = have.get("GPU", 0) / gpus if gpus else float("inf")
-    return max(1, int(min(have["CPU"] / cpus, by_gpu)))
+    cpus, gpus = per_trial(resources, reserved_gpus=reserved_gpus)
+    by_gpu = _gpu_slots(_free_gpus(reserved_gpus), gpus) if gpus else float("inf")
+    return max(1, int(min(ray.cluster_resources()["CPU"] / cpus, by_gpu)))
+
+
+def _gpus() -> float:
+    return float(ray.cluster_resources().get("GPU", 0))
+
+
+def _free_gpus(reserved: float) -> list[float]:
+    """Return what is free of each GPU beside the engine's; a trial's share must come from one of them."""
+    whole = max(0, int(_gpus()) - math.ceil(reserved))
+    part = math.ceil(reserved) - reserved if _gpus() else 0.0
+    return [1.0] * whole + [part] * (part > 0)
+
+
+def _gpu_slots(free: list[float], gpus: float) -> int:
+    """Return how many trials of `gpus` each fit; beyond one they take whole GPUs."""
+    if gpus > 1:
+        return int(free.count(1.0) / gpus)
+    return sum(int(share / gpus + 1e-6) for share in free)  # 0.6 / 0.2 is just below 3
 
 
 def toolchain_workers(resources: Resources) -> int:

@@ -30,11 +30,17 @@ class Plugin(BaseModel):
 
 
 class Budget(Frozen):
-    """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search."""
+    """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search.
+
+    After `max_tokens` (read and written) or `max_usd` nothing more is asked of an engine; what has been proposed is
+    still evaluated.
+    """
 
     trained: Positive = 16
     proposals: Positive | None = None
     seconds: Annotated[float, Field(gt=0)] | None = None
+    max_tokens: Positive | None = None
+    max_usd: Annotated[float, Field(gt=0)] | None = None
     finalists: Positive = 2
 
 
@@ -55,6 +61,20 @@ class Resources(Frozen):
     ray_address: str | None = None
 
 
+class JailConfig(Frozen):
+    """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
+
+    `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `train_seconds` (paper 002's own
+    runs: 1,800) is for the proxy protocol; a finalist has as much for each epoch.
+    """
+
+    mode: Literal["bubblewrap", "none"] = "bubblewrap"
+    memory_mb: Positive = 4096
+    check_seconds: Annotated[float, Field(gt=0)] = 30
+    train_seconds: Annotated[float, Field(gt=0)] = 1800
+    processes: Positive = 64
+
+
 class RunConfig(Frozen):
     """Everything a run depends on; written to runs/<name>/config.yaml."""
 
@@ -71,7 +91,19 @@ class RunConfig(Frozen):
     budget: Budget = Budget()
     board: BoardConfig = BoardConfig()
     resources: Resources = Resources()
+    jail: JailConfig = JailConfig()
     points_to_evaluate: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def writes_code(self) -> bool:
+        """Whether candidates are PyTorch source, which runs in a jail."""
+        return self.searcher.options.get("form") == "code"
+
+    @property
+    def finalist_jail(self) -> JailConfig:
+        """The jail of a finalist: a proxy's time for each epoch."""
+        seconds = self.jail.train_seconds * max(1, self.trainer.full.epochs / self.trainer.proxy.epochs)
+        return self.jail.model_copy(update={"train_seconds": seconds})
 
 
 def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> RunConfig:

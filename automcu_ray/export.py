@@ -4,10 +4,8 @@ One convention for the whole project: images are uint8 NCHW and the network's fl
 `(pixel - 128) / 128`, so the int8 input of a deployed model is exactly `pixel - 128`.
 """
 
-import copy
 import dataclasses
 import functools
-import io
 import logging
 import tempfile
 import warnings
@@ -24,6 +22,7 @@ import onnxruntime as ort
 import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
+from automcu_ray.equivalents import use_equivalents
 from automcu_ray.errors import ToolchainError
 from automcu_ray.onnx_graph import (
     float_operators,
@@ -35,12 +34,10 @@ from automcu_ray.onnx_graph import (
 from automcu_ray.onnx_graph import operators as operators
 from automcu_ray.onnx_graph import with_batch_one as with_batch_one
 from automcu_ray.task import Precision
+from automcu_ray.tracing import INPUT, OUTPUT, TRACED, trace
 
-INPUT, OUTPUT = "image", "logits"
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
-TRACED = 2  # batch size while tracing; not 1, which broadcasting would hide
-OPSET = 17  # the newest one the TorchScript exporter writes without conversion
 
 
 @dataclass(frozen=True)
@@ -108,8 +105,26 @@ def deploy(
         ToolchainError: the network cannot be exported or quantised, has an operator that stays in float, or
             does not answer with one row of logits an image.
     """
+    try:
+        traced = trace(network, input_shape)
+    except Exception as error:  # generated networks fail here in every way there is
+        raise ToolchainError(f"torch.onnx.export refused the network: {_first_line(error)}") from error
+    return deploy_traced(traced, input_shape, precision=precision, calibration=calibration)
+
+
+def deploy_traced(
+    traced: bytes,
+    input_shape: tuple[int, int, int],
+    *,
+    precision: Precision,
+    calibration: npt.NDArray[np.uint8],
+) -> DeployedNetwork:
+    """Return the network that `tracing.trace` wrote, as it ships; arguments and errors as for `deploy`."""
+    model = onnx.load_from_string(traced)
+    free_batch(model, TRACED)
+    use_equivalents(model)
+    float_onnx = bytes(model.SerializeToString())
     with _quiet():
-        float_onnx = _export(network, input_shape)
         classes = _num_classes(float_onnx, input_shape)
         if precision == "float32":
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
@@ -125,27 +140,6 @@ def deploy(
     return DeployedNetwork(
         "int8", float_onnx, quantised.SerializeToString(), input_shape, classes, **dataclasses.asdict(ends)
     )
-
-
-def _export(network: torch.nn.Module, input_shape: tuple[int, int, int]) -> bytes:
-    # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator.
-    network = copy.deepcopy(network).cpu().eval()
-    buffer = io.BytesIO()
-    try:
-        torch.onnx.export(
-            network,
-            (torch.zeros(TRACED, *input_shape),),
-            buffer,  # type: ignore[arg-type]
-            input_names=[INPUT],
-            output_names=[OUTPUT],
-            dynamo=False,
-            opset_version=OPSET,
-        )
-    except Exception as error:  # generated networks fail here in every way there is
-        raise ToolchainError(f"torch.onnx.export refused the network: {_first_line(error)}") from error
-    model = onnx.load_from_string(buffer.getvalue())
-    free_batch(model, TRACED)
-    return bytes(model.SerializeToString())
 
 
 def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:

@@ -67,7 +67,8 @@ class FeasibilityReport(Frozen):
     """`M(a;C) = (RAM(a), Flash(a), status(a))`: what a backend measured; None where it could not.
 
     An infeasible report may still know the totals (the linker says by how much it overflowed).
-    `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board.
+    `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board. `network_hash` is
+    equal for equal networks written as different code; "" where the candidate's own hash says that already.
     """
 
     feasible: bool
@@ -85,3 +86,4 @@ class FeasibilityReport(Frozen):
     violations: tuple[Violation, ...] = ()
     seconds_by_rung: dict[str, float] = Field(default_factory=dict)
     cached: bool = False
+    network_hash: str = ""

@@ -21,6 +21,8 @@ from searchers.engines import pick_engine
 from searchers.engines.base import Engine
 from trainables.datasets import DATASETS
 from trainables.datasets.base import Dataset
+from trainables.datasets.nasbench201 import Table
+from trainables.jail.sandbox import require_sandbox
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Plan:
     """Everything a run needs, found and checked before anything is written."""
 
     config: RunConfig
-    dataset: Dataset
+    dataset: Dataset | Table
     task: Task
     make_searcher: Any
     searcher_options: dict[str, Any]
@@ -66,17 +68,26 @@ def prepare(config: RunConfig) -> Plan:
         constraints=config.constraints,
         precision=config.precision,
     )
+    if make_searcher.proposes != dataset.wants:
+        raise ConfigError(
+            f"searcher {searcher.name!r} proposes a {make_searcher.proposes}, task {config.task!r} wants a "
+            f"{dataset.wants}: genius and nasbench201 go together."
+        )
     points = _points(config, task)
     return Plan(config, dataset, task, make_searcher, options, engine if asks_engine else None, backend, board, points)
 
 
 def _backend(config: RunConfig) -> Backend | None:
     if config.backend.name == "analytic":
+        if config.writes_code:
+            raise ConfigError("searcher.form is 'code', which backend 'analytic' cannot judge: take --backend c_qemu.")
         return None
     make = plugins.load("backend", BACKENDS, config.backend.name)
     options = plugins.check_options("backend", config.backend.name, make, config.backend.options)
     backend: Backend = make(**options)
     _need("link", backend.missing_programs(), "The analytic rung still can: --backend analytic.")
+    if config.writes_code:
+        require_sandbox(config.jail)
     return backend
 
 

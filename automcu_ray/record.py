@@ -1,7 +1,8 @@
 """A candidate and what became of it: `r_j = (id_j, a_j, p_j, m_j)` (paper 000, equation 3)."""
 
-from typing import Literal
+from typing import Any, Literal
 
+from automcu_ray.cell import CellSpec
 from automcu_ray.feasibility import FeasibilityReport, Violation
 from automcu_ray.ledger import Cost
 from automcu_ray.spec import ArchitectureSpec
@@ -19,21 +20,38 @@ class Diagnosis(Frozen):
 
 
 class Candidate(Frozen):
-    """One proposal: a spec with its canonical hash, or the reason why there is none.
+    """One proposal: a spec, PyTorch code or a NAS-Bench-201 cell with its hash, or the reason why there is none.
 
-    `number` counts the proposals of a run from 1. `parent` is the hash of the candidate it was made from.
-    `reply` keeps the first characters of a text that could not be read as a spec.
+    `number` counts the proposals of a run from 1. `parent` is the hash of the candidate it was made from, `talk` the
+    conversation with an engine that it came from (0: none). `reply` keeps the first characters of a text that could
+    not be read as a candidate.
     """
 
     number: int = 0
     hash: str = ""
     spec: ArchitectureSpec | None = None
+    code: str = ""
+    cell: CellSpec | None = None
+    talk: int = 0
     proposer: str = ""
     parent: str = ""
     diagnosis: Diagnosis | None = None
     cost: Cost = Cost()
     violations: tuple[Violation, ...] = ()
     reply: str = ""
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a network to speak of."""
+        return self.spec is not None or self.cell is not None or bool(self.code)
+
+    def trial_config(self) -> dict[str, Any]:
+        """Return what a Trainable needs to know: the number, and the spec, the cell or the code."""
+        if self.spec is not None:
+            return {"number": self.number, "spec": self.spec.compact()}
+        if self.cell is not None:
+            return {"number": self.number, "cell": self.cell.compact()}
+        return {"number": self.number, "code": self.code}
 
 
 class TrainingSummary(Frozen):
@@ -76,6 +94,11 @@ class Record(Frozen):
         """The candidate's diagnosis with its outcome filled in."""
         mine = self.candidate.diagnosis
         return mine and Diagnosis(problem=mine.problem, suggestion=mine.suggestion, outcome=self.outcome())
+
+    @property
+    def engine_failed(self) -> bool:
+        """Whether there was no candidate because the engine gave nothing: that says nothing about networks."""
+        return any(violation.resource == "engine" for violation in self.candidate.violations)
 
     def outcome(self) -> str:
         """Return the outcome as one line: the accuracy and sizes, or what went wrong."""

@@ -23,6 +23,7 @@ from automcu_ray.record import Candidate, Finalist, Record, best
 from automcu_ray.repository import Repository
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
+from automcu_ray.trend import trend
 
 NOT_MEASURED = "not measured"
 MISSES = 3
@@ -90,6 +91,7 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
         searched=repository.find("searched") or {},
         finished=repository.find("finished") or {},
         cost=cost,
+        trend=trend(records),
         yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         resume=f"python scripts/search.py --resume {shlex.quote(_from_here(folder))}",
         repeat=_repeat_command(config),
@@ -149,7 +151,7 @@ def utc(at_s: float | None) -> str:
 def layers(candidate: Candidate) -> str:
     """Return a candidate's layers in short: type and output channels, like "conv16 residual24 max_pool"."""
     if candidate.spec is None:
-        return ""
+        return f"PyTorch, {len(candidate.code.splitlines())} lines" if candidate.code else ""
     return " ".join(f"{layer.type}{getattr(layer, 'out_channels', None) or ''}" for layer in candidate.spec.backbone)
 
 

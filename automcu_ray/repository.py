@@ -107,10 +107,12 @@ _SCHEMA = pa.schema(
         ("train_seconds", pa.float64()),
         ("toolchain_cpu_seconds", pa.float64()),
         ("prompt_tokens", pa.int64()),
+        ("cached_tokens", pa.int64()),
         ("completion_tokens", pa.int64()),
         ("usd", pa.float64()),
         ("finished_at_s", pa.float64()),
         ("spec", pa.string()),
+        ("code", pa.string()),
     ]
 )
 

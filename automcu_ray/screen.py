@@ -1,5 +1,6 @@
 """What a run says on screen before it starts and after it ends."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -11,6 +12,7 @@ from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
+from automcu_ray.trend import trend
 
 NO_LANGUAGE_MODEL = (
     "No language model takes part: engine 'offline' answers by rules. "
@@ -18,9 +20,27 @@ NO_LANGUAGE_MODEL = (
 )
 
 
+def say(console: Console, text: str) -> None:
+    """Print text as it is, but for what could steer a terminal: models, toolchains and servers have written in it."""
+    harmless = "".join(char for char in text if char.isprintable() or char in "\n\t")
+    console.print(harmless, markup=False, highlight=False, soft_wrap=True)
+
+
 def show_config(console: Console, config: RunConfig) -> None:
     """Print the whole configuration as YAML."""
     console.print(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False), markup=False, highlight=False)
+
+
+def show_prompts(console: Console, requests: Sequence[Any]) -> None:
+    """Print each request to an engine: role and sampling, then its messages as the engine gets them."""
+    say = _plain(console)
+    for request in requests:
+        form = "a JSON object by schema" if request.json_schema else "text"
+        console.rule(
+            f"{request.role}: {form}, temperature {request.temperature:g}, at most {request.max_tokens} tokens"
+        )
+        for message in request.messages:
+            say(f"[{message.role}]\n{message.content}")
 
 
 def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: RunFolder) -> None:
@@ -41,6 +61,8 @@ def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None
     """Print the result; return the exit status: 0 with a winner, 1 without, 130 after an interrupt."""
     say = _plain(console)
     repository = Repository(folder.journal)
+    if repository.records:
+        say(trend(repository.records).line())
     if manifest is not None:
         _say_winner(console, folder, manifest)
         if manifest["board_agrees"] is False:
@@ -64,6 +86,11 @@ def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None
 
 def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -> None:
     say = _plain(console)
+    if "table" in manifest:
+        say(f"winner #{manifest['number']}: {manifest['architecture']}")
+        say(f"{manifest['table']}: validation {manifest['val_accuracy']:.4f}, test {manifest['test_accuracy']:.4f}")
+        say(f"report: {folder.report}")
+        return
     say(
         f"winner #{manifest['number']}: test accuracy {manifest['test_accuracy']:.4f} ({manifest['precision']}, "
         f"{manifest['test_images']} images; float {manifest['test_accuracy_float']:.4f})"
@@ -94,4 +121,4 @@ def _of(manifest: dict[str, Any], what: str) -> str:
 
 
 def _plain(console: Console) -> Any:
-    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return lambda text: say(console, text)

@@ -10,21 +10,30 @@ from rich.console import Console
 
 from automcu_ray import cluster
 from automcu_ray.cluster import ray, tune
+from automcu_ray.errors import ConfigError
 from automcu_ray.plan import Plan
 from automcu_ray.progress import Progress
-from automcu_ray.record import Finalist
+from automcu_ray.record import Finalist, best
 from automcu_ray.report import write_report
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder, host, versions
+from automcu_ray.screen import say
+from automcu_ray.trend import trend
 from automcu_ray.verdicts import VerdictCache, verdict_folder
 from backends.actor import Toolchain
 from searchers.base import BaseSearcher
+from searchers.engine_search import EngineSearch
+from searchers.engines.base import Request
 from searchers.engines.log import LoggedEngine
 from searchers.gate import FeasibilityCallback, Gate
+from trainables.code_toolchain import CodeToolchain
+from trainables.datasets.base import Dataset
+from trainables.datasets.nasbench201 import Table
 from trainables.exam import examine
 from trainables.finalist import FinalistJob
 from trainables.finals import run_finalists
 from trainables.proxy import ProxyTrainable
+from trainables.table import TableTrainable
 
 PROPOSALS_PER_TRAINED = 20
 
@@ -38,7 +47,7 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     repository = Repository(folder.journal)
     engine = plan.engine and {
         "name": plan.engine.name,
-        "model": getattr(plan.engine, "model", plan.engine.name),
+        "model": plan.engine.model,
         "is_language_model": plan.engine.is_language_model,
     }
     repository.append("started", at_s=time.time(), versions=versions(), engine=engine, host=host(), resumed=resumed)
@@ -60,15 +69,17 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
     try:
         if not _search(plan, folder, repository, console):
             return None
-        job, winner = _finals(plan, folder, repository, console)
+        if isinstance(plan.dataset, Table):
+            return _look_up(plan.dataset, repository)
+        job, winner = _finals(plan, plan.dataset, folder, repository, console)
         if winner is None:
             return None
         repository.append("test_read", hash=winner.hash, images=len(plan.dataset.test))
-        spec = repository.proposed[winner.number].spec
+        network = repository.proposed[winner.number].trial_config()
         about = {
             "seeds": {"run": plan.config.seed, "winner": winner.training and winner.training.seed},
             "versions": versions(),
-            "architecture": spec and spec.compact(),
+            "architecture": network.get("spec") or network.get("code"),
         }
         with console.status(f"the test set, and the board, for winner #{winner.number}"):
             manifest = examine(
@@ -85,6 +96,25 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         ray.shutdown()
 
 
+def _look_up(table: Table, repository: Repository) -> dict[str, Any] | None:
+    """Return the manifest of the best cell, after reading its test accuracy; nothing is trained or built."""
+    top = best(repository.records)
+    if top is None or top.candidate.cell is None:
+        return None
+    repository.append("test_read", hash=top.candidate.hash, images=0)
+    manifest = {
+        "table": table.name,
+        "number": top.candidate.number,
+        "hash": top.candidate.hash,
+        "architecture": str(top.candidate.cell),
+        "val_accuracy": top.score,
+        "test_accuracy": table.test_accuracy(top.candidate.cell),
+        "board_agrees": None,
+    }
+    repository.append("finished", manifest=manifest)
+    return manifest
+
+
 def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> bool:
     """Run the trials; return whether the search came to its end, by budget and not by an interrupt."""
     budget, started_s = plan.config.budget, time.monotonic()
@@ -92,39 +122,33 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
     searcher = make_searcher(plan, folder, repository, workers=tuple(actors))
     if repository.proposed:
         known = f"{searcher.trained} trained, {len(repository.records)} records, {len(searcher.waiting)} unfinished"
-        console.print(f"resumed: {known}", markup=False, highlight=False)
+        say(console, f"resumed: {known}")
     if searcher.exhausted:
         return True
     slots = cluster.slots(plan.config.resources)
     progress = Progress(searcher, plan.task, console)
-    _tuner(plan, folder, searcher, progress, slots).fit()
+    try:
+        _tuner(plan, folder, searcher, progress, slots).fit()
+    finally:
+        if plan.engine is not None:
+            plan.engine.close()  # finalists may want the memory that it holds
     progress.close()
     seconds = time.monotonic() - started_s
     ended = searcher.exhausted or (budget.seconds is not None and seconds >= budget.seconds)
-    if searcher.gave_up:
-        console.print(f"the searcher gave up: {searcher.gave_up}", markup=False, highlight=False)
+    stopped = (searcher.gave_up or searcher.overspent) if searcher.trained < budget.trained else ""
+    if stopped:
+        say(console, f"the searcher stopped early: {stopped}")
     share = progress.busy_share(slots)
-    repository.append(
-        "searched", seconds=seconds, slot_busy_share=share, interrupted=not ended, gave_up=searcher.gave_up
-    )
+    about = {"trend": trend(repository.records).model_dump(mode="json"), "gave_up": stopped}
+    repository.append("searched", seconds=seconds, slot_busy_share=share, interrupted=not ended, **about)
     return ended
 
 
 def _tuner(plan: Plan, folder: RunFolder, searcher: BaseSearcher, progress: Progress, slots: int) -> tune.Tuner:
     """Return Ray Tune over the proxy trainable; the searcher, not `num_samples`, knows when to stop."""
     config = plan.config
-    cpus, gpus = cluster.per_trial(config.resources)
-    trainable = tune.with_parameters(
-        ProxyTrainable,
-        task=plan.task,
-        protocol=config.trainer.proxy,
-        train_split=plan.dataset.train,
-        val_split=plan.dataset.val,
-        seed=config.seed,
-        threads=max(1, int(cpus)),
-    )
     return tune.Tuner(
-        tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus}),
+        _trainable(plan),
         tune_config=tune.TuneConfig(
             num_samples=-1,
             search_alg=searcher,
@@ -143,6 +167,38 @@ def _tuner(plan: Plan, folder: RunFolder, searcher: BaseSearcher, progress: Prog
     )
 
 
+def _trainable(plan: Plan) -> Any:
+    """Return the proxy trainable with its data and its share of the machine."""
+    if isinstance(plan.dataset, Table):
+        return tune.with_resources(tune.with_parameters(TableTrainable, table=plan.dataset), {"cpu": 1})
+    config = plan.config
+    cpus, gpus = cluster.per_trial(config.resources)
+    trainable = tune.with_parameters(
+        ProxyTrainable,
+        task=plan.task,
+        protocol=config.trainer.proxy,
+        train_split=plan.dataset.train,
+        val_split=plan.dataset.val,
+        seed=config.seed,
+        threads=max(1, int(cpus)),
+        jail=config.jail,
+    )
+    return tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus})
+
+
+def next_prompts(plan: Plan, folder: RunFolder) -> list[Request]:
+    """Return what the searcher would ask its engine next: in a new run, or in the one that `folder` holds.
+
+    Raises:
+        ConfigError: the searcher asks no engine.
+    """
+    searcher = plan.make_searcher(plan.task, seed=plan.config.seed, **plan.searcher_options)
+    if not isinstance(searcher, EngineSearch):
+        raise ConfigError(f"--show-prompt: searcher {plan.config.searcher.name!r} asks no engine; take --searcher llm.")
+    searcher.replay(Repository(folder.journal))
+    return searcher.preview()
+
+
 def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers: tuple[str, ...]) -> BaseSearcher:
     """Return the searcher with its journal, its gate in front of the named toolchain actors, and its budgets."""
     options = dict(plan.searcher_options)
@@ -158,6 +214,7 @@ def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers
     budget = plan.config.budget
     searcher.trained_budget = budget.trained
     searcher.proposal_budget = budget.proposals or PROPOSALS_PER_TRAINED * budget.trained
+    searcher.token_budget, searcher.usd_budget = budget.max_tokens, budget.max_usd
     searcher.replay(repository)
     if not repository.proposed:
         searcher.points_to_evaluate(plan.points)
@@ -165,7 +222,7 @@ def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers
 
 
 def _finals(
-    plan: Plan, folder: RunFolder, repository: Repository, console: Console
+    plan: Plan, dataset: Dataset, folder: RunFolder, repository: Repository, console: Console
 ) -> tuple[FinalistJob, Finalist | None]:
     """Train the best candidates fully, in parallel; return the winner by validation accuracy."""
     config = plan.config
@@ -176,13 +233,14 @@ def _finals(
     job = FinalistJob(
         task=plan.task,
         protocol=config.trainer.full,
-        train_split=plan.dataset.train,
-        val_split=plan.dataset.val,
+        train_split=dataset.train,
+        val_split=dataset.val,
         toolchain=toolchain,
         board=plan.board,
         folder=folder.finalists,
         seed=config.seed,
         threads=max(1, int(cpus)),
+        jail=config.finalist_jail,
     )
     done = [_finalist(row) for row in repository.events if row["event"] == "finalist"]
     trained = sorted((r for r in repository.records if r.status == "ok"), key=lambda r: -r.score)
@@ -193,7 +251,7 @@ def _finals(
         done.append(finalist)
         repository.append("finalist", **finalist.model_dump(mode="json"))
         outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
-        console.print(f"finalist #{finalist.number}: {outcome}", highlight=False, markup=False)
+        say(console, f"finalist #{finalist.number}: {outcome}")
 
     with console.status("finalists") as status:
         run_finalists(
@@ -211,9 +269,10 @@ def _start_toolchains(plan: Plan, folder: RunFolder) -> dict[str, Any]:
     names = [
         f"{folder.path.name}-toolchain-{index}" for index in range(cluster.toolchain_workers(plan.config.resources))
     ]
-    actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(Toolchain)
+    toolchain, jail = (CodeToolchain, (plan.config.jail,)) if plan.config.writes_code else (Toolchain, ())
+    actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(toolchain)
     return {
-        name: actor.options(name=name).remote(plan.task, backend.name, backend.options, folder.toolchain)
+        name: actor.options(name=name).remote(plan.task, backend.name, backend.options, folder.toolchain, *jail)
         for name in names
     }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from automcu_ray import plugins
@@ -14,7 +15,7 @@ from automcu_ray.export import DeployedNetwork, deploy
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.footprint import footprint
 from automcu_ray.network import Network, spec_names
-from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.record import Candidate
 from automcu_ray.task import Task
 from backends import BACKENDS
 from backends.base import Backend, Firmware
@@ -42,28 +43,34 @@ class Toolchain:
         """Return the versions that decide a verdict."""
         return f"{self.backend.name} ({self.backend.version()})"
 
-    def check(self, spec: ArchitectureSpec, candidate_hash: str) -> FeasibilityReport:
+    def check(self, candidate: Candidate) -> FeasibilityReport:
         """Return the verdict on a spec: convert, compile and link.
 
         Raises:
             ToolchainError: the toolchain broke; that says nothing about the candidate's size.
         """
+        assert candidate.spec is not None, "code is for a toolchain with a jail"
         started_s = cpu_seconds()
-        graph = self.task.space.graph(spec)
+        graph = self.task.space.graph(candidate.spec)
         found = footprint(graph, self.task.precision)
         torch.manual_seed(0)
         try:
-            deployed = self._deploy(Network(graph))
+            deployed = deploy(
+                Network(graph), self.task.input_shape, precision=self.task.precision, calibration=self.noise()
+            )
         except ToolchainError as error:
             return self._not_convertible(str(error))
-        seconds = cpu_seconds() - started_s
-        workdir = self.folder / candidate_hash
+        seconds = {"convert": cpu_seconds() - started_s}
+        return self.judge(deployed, candidate.hash, seconds, parameters=found.parameters, macs=found.macs)
+
+    def judge(self, deployed: DeployedNetwork, name: str, spent: dict[str, float], **about: Any) -> FeasibilityReport:
+        """Return the verdict on a deployed network; `spent` are the CPU seconds of rungs before, by rung."""
+        workdir = self.folder / name
         report = self.build(deployed, workdir).report
         _keep_logs_only(workdir)
-        by_rung = {**report.seconds_by_rung}
-        by_rung["convert"] = by_rung.get("convert", 0.0) + seconds
-        about = {"parameters": found.parameters, "macs": found.macs, "seconds_by_rung": by_rung}
-        return report.model_copy(update=about)
+        rungs = [*spent, *report.seconds_by_rung]
+        seconds = {rung: spent.get(rung, 0.0) + report.seconds_by_rung.get(rung, 0.0) for rung in rungs}
+        return report.model_copy(update={**about, "seconds_by_rung": seconds})
 
     def build(self, deployed: DeployedNetwork, workdir: Path) -> Firmware:
         """Return the firmware of a deployed network, built in `workdir`."""
@@ -71,10 +78,10 @@ class Toolchain:
         firmware = self.backend.build(deployed, self.task.target, self.task.constraints, workdir)
         return dataclasses.replace(firmware, report=_in_words_of_the_spec(firmware.report))
 
-    def _deploy(self, network: Network) -> DeployedNetwork:
+    def noise(self) -> npt.NDArray[np.uint8]:
+        """Return images for the ranges of activations before there are trained weights."""
         shape = (CALIBRATION_IMAGES, *self.task.input_shape)
-        noise = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-        return deploy(network, self.task.input_shape, precision=self.task.precision, calibration=noise)
+        return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
     def _not_convertible(self, message: str) -> FeasibilityReport:
         violation = Violation(rung=Rung.CONVERT, resource="operator", message=spec_names(message))

@@ -20,6 +20,7 @@ _APT = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
     "arm-none-eabi-size": "binutils-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
+    "bwrap": "bubblewrap",
 }
 
 Completed = subprocess.CompletedProcess[str]
@@ -65,7 +66,7 @@ def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> 
     """
     require(argv[0])
     _log(cwd, argv, "started\n")
-    with (cwd / f"{argv[0]}.stderr").open("w") as errors:
+    with (cwd / f"{Path(argv[0]).name}.stderr").open("w") as errors:
         process = subprocess.Popen(
             _bound_to_us(argv),
             cwd=cwd,

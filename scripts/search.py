@@ -26,6 +26,8 @@ Examples:
 
   python scripts/search.py --resume runs/latest
 
+  python scripts/search.py --searcher llm --show-prompt
+
 KB means 1024 bytes. Any key of a run's config.yaml can be given to --set. Exit status: 0 a network was found,
 1 none was, 2 the input or the machine needs fixing, 130 interrupted (what is finished is kept; go on with --resume).
 """
@@ -53,6 +55,9 @@ def search(
     name: Annotated[str | None, typer.Option(help="Name of the run's folder; made up if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.", show_default="runs")] = RUNS,
     resume: Annotated[Path | None, typer.Option(help="Go on with a run: its folder, e.g. runs/latest.")] = None,
+    show_prompt: Annotated[
+        bool, typer.Option("--show-prompt", help="Print what an engine would be asked next, stop.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the configuration, stop.")] = False,
 ) -> None:
     """Search for the best network that fits a microcontroller, and package it.
@@ -72,7 +77,18 @@ def search(
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
         config = compose(choices, [*(settings or []), *extra])
         folder = RunFolder.new(runs, name, config)
+    if show_prompt:
+        _show_prompt(config, folder)
+        return
     raise typer.Exit(_run(config, folder, resumed=resume is not None, dry_run=dry_run))
+
+
+def _show_prompt(config: RunConfig, folder: RunFolder) -> None:
+    from automcu_ray import supervisor
+    from automcu_ray.plan import prepare
+    from automcu_ray.screen import show_prompts
+
+    show_prompts(Console(), supervisor.next_prompts(prepare(config), folder))
 
 
 def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) -> int:

@@ -2,5 +2,7 @@
 
 SEARCHERS = {
     "random": "searchers.random:RandomSearch",
+    "genius": "searchers.genius:GeniusSearch",
+    "llm": "searchers.llm:LLMSearch",
     "llm_memory": "searchers.llm_memory:LLMMemorySearch",
 }

@@ -4,15 +4,15 @@ import json
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from ray.tune.search import Searcher
 
-from automcu_ray.feasibility import FeasibilityReport
-from automcu_ray.ledger import Cost
+from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.ledger import Cost, total
 from automcu_ray.record import Candidate, Record, Status, TrainingSummary
 from automcu_ray.repository import Repository
 from automcu_ray.task import Task
@@ -29,13 +29,18 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     once. `observe` (optional) learns from one record, good or bad. Randomness comes from `self.rng`, which depends
     on the seed and the number of the proposal alone: a resumed run proposes what the whole run would have.
 
+    `proposes` says what: networks (specs or code) or cells of NAS-Bench-201.
+
     Works in anyone's own script: `tune.Tuner(trainable, tune_config=TuneConfig(search_alg=RandomSearch(task)))`.
-    The trial's config is {"number": int, "spec": dict}; the trainable reports `val_accuracy` or, better, the fields
-    of TrainingSummary under "training".
+    The trial's config is {"number": int, "spec": dict}, or "code" in place of "spec"; the trainable reports
+    `val_accuracy` or, better, the fields of TrainingSummary under "training".
 
     Attributes set by whoever wires a run (the supervisor), all optional: `repository` (journal), `gate` (toolchain),
-    `trained_budget`, `proposal_budget` (None: no limit), `lookahead` (verdicts kept in stock).
+    `trained_budget`, `proposal_budget`, `token_budget`, `usd_budget` (None: no limit), `lookahead` (verdicts kept in
+    stock).
     """
+
+    proposes: ClassVar[str] = "network"
 
     def __init__(self, task: Task, *, seed: int = 0) -> None:
         super().__init__(metric=METRIC, mode="max")
@@ -46,17 +51,20 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         self.gate = Gate(task)
         self.trained_budget: int | None = None
         self.proposal_budget: int | None = None
+        self.token_budget: int | None = None
+        self.usd_budget: float | None = None
         self.lookahead = 2
         self.gave_up = ""  # why nothing more will be proposed, where a searcher cannot go on
         self.trained = 0
+        self.spent = Cost()  # on proposals
         self.waiting: deque[Candidate] = deque()  # to be evaluated before anything new is proposed
         self.ready: deque[tuple[Candidate, FeasibilityReport]] = deque()
         self.live: dict[str, tuple[Candidate, FeasibilityReport]] = {}
         self.seen: dict[str, int] = {}
 
     @abstractmethod
-    def propose(self) -> Candidate | None:
-        """Return the next candidate, or None for "not ready yet"."""
+    def propose(self) -> Candidate | Sequence[Candidate] | None:
+        """Return the next candidate, or several that came at once, or None for "not ready yet"."""
 
     def observe(self, record: Record) -> None:
         """Learn from one record; status says whether it trained."""
@@ -70,6 +78,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     def replay(self, repository: Repository) -> None:
         """Continue a journal: learn what is known, evaluate again what was proposed and never finished."""
         self.repository = repository
+        self.spent = total(candidate.cost for candidate in repository.proposed.values())
         for record in repository.records:
             self._learn(record)
         pending = repository.pending()
@@ -84,6 +93,20 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     def in_flight(self) -> int:
         """Candidates that wait for a verdict, for a slot, or for the end of training."""
         return self.gate.waiting + len(self.ready) + len(self.live)
+
+    @property
+    def overspent(self) -> str:
+        """Which budget of tokens or money is used up; empty while there is some left."""
+        if self.token_budget is not None and self.spent.tokens >= self.token_budget:
+            return f"{self.spent.tokens} tokens are used, the budget is {self.token_budget}"
+        if self.usd_budget is not None and self.spent.usd >= self.usd_budget:
+            return f"{self.spent.usd:.4f} US dollars are spent, the budget is {self.usd_budget}"
+        return ""
+
+    @property
+    def ordered(self) -> int:
+        """Candidates that have been asked for elsewhere, and perhaps paid for, but have not come yet."""
+        return 0
 
     @property
     def exhausted(self) -> bool:
@@ -115,8 +138,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
             return None
         candidate, report = self.ready.popleft()
         self.live[trial_id] = (candidate, report)
-        assert candidate.spec is not None, "only candidates with a spec pass the gate"
-        return {"number": candidate.number, "spec": candidate.spec.compact()}
+        return candidate.trial_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         candidate, report = self.live.pop(trial_id, (None, None))
@@ -157,8 +179,8 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     # The way of a candidate ---------------------------------------------------------------------------------
 
     def _no_more_proposals(self) -> bool:
-        if self.gave_up:
-            return True
+        if self.gave_up or self.overspent:
+            return not self.ordered
         return self.proposal_budget is not None and len(self.repository.proposed) >= self.proposal_budget
 
     def _wants_more(self) -> bool:
@@ -169,19 +191,22 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         return self.gate.waiting + len(self.ready) < self.lookahead
 
     def _next(self) -> Candidate | None:
-        if self.waiting:
-            candidate = self.waiting.popleft()
-            if candidate.number:  # journalled before a restart
-                return candidate
-        else:
+        if not self.waiting:
             self.rng = Random(f"{self.seed}:{self.next_number}")
             proposal = self.propose()
             if proposal is None:
                 return None
-            candidate = proposal
+            several = [proposal] if isinstance(proposal, Candidate) else proposal
+            self.waiting.extend(self._journal(candidate) for candidate in several)
+        candidate = self.waiting.popleft()
+        return candidate if candidate.number else self._journal(candidate)
+
+    def _journal(self, candidate: Candidate) -> Candidate:
+        """Give a new candidate its number and write it down, before anything else is done with it."""
         about = {"number": self.next_number, "proposer": candidate.proposer or type(self).__name__}
         candidate = candidate.model_copy(update=about)
         self.repository.propose(candidate)
+        self.spent += candidate.cost
         return candidate
 
     def _admit(self, candidate: Candidate) -> None:
@@ -195,12 +220,18 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
             self._judge(candidate, report)
 
     def _judge(self, candidate: Candidate, report: FeasibilityReport) -> None:
+        known_as = report.network_hash or candidate.hash
+        twin = self.seen.setdefault(known_as, candidate.number) if known_as else candidate.number
+        if report.feasible and twin != candidate.number:  # other code, the same network
+            self._finish(candidate, "duplicate", f"equals candidate {twin}", report)
+            return
         if report.feasible:
             self.ready.append((candidate, report))
             return
         reason = "; ".join(violation.message for violation in report.violations)
         broken = any(violation.resource == "tool" for violation in report.violations)
-        status: Status = "invalid" if candidate.spec is None else "failed" if broken else "infeasible"
+        unbuilt = report.rung in (Rung.SCHEMA, Rung.SHAPES)
+        status: Status = "invalid" if unbuilt else "failed" if broken else "infeasible"
         self._finish(candidate, status, reason, report)
 
     def _finish(
@@ -231,6 +262,8 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         self.trained += record.status == "ok"
         if record.candidate.hash:
             self.seen.setdefault(record.candidate.hash, record.candidate.number)
+        if record.feasibility is not None and record.feasibility.network_hash:
+            self.seen.setdefault(record.feasibility.network_hash, record.candidate.number)
         self.observe(record)
 
 

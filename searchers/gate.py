@@ -33,7 +33,7 @@ class _Check:
 class Gate:
     """Answers whether a candidate may train: schema, shapes and analytic at once, the toolchain later.
 
-    `workers` are the names of Ray actors with a method `check(spec, hash) -> FeasibilityReport`; Ray must restart them
+    `workers` are the names of Ray actors with a method `check(candidate) -> FeasibilityReport`; Ray must restart them
     but not repeat their calls, or a hanging one would hang again. Without any, the ladder ends at the analytic rung.
     Each worker has one question at a time, so that none waits behind a slow one, and only the guilty one dies.
     """
@@ -78,8 +78,12 @@ class Gate:
         return [verdict for verdict in answers if verdict is not None] + late
 
     def _ask_without_tools(self, candidate: Candidate) -> FeasibilityReport | None:
-        if candidate.spec is None:
+        if not candidate.readable:
             return _refusal(candidate.violations)
+        if candidate.cell is not None:  # its network is in a table: nothing will be built, so nothing is asked
+            return FeasibilityReport(feasible=True, backend="table", rung=Rung.SCHEMA)
+        if candidate.spec is None:
+            return None if self.workers else _broken("generated code needs a toolchain: this gate has none")
         task = self.task
         found = footprint.footprint(task.space.graph(candidate.spec), task.precision)
         violations = footprint.check(found, task.ram_limit_bytes, task.flash_limit_bytes)
@@ -101,8 +105,7 @@ class Gate:
         for worker in self.workers:
             if self.queue and worker not in busy:
                 candidate = self.queue.popleft()
-                assert candidate.spec is not None, "the schema rung lets no candidate without a spec pass"
-                ref = ray.get_actor(worker).check.remote(candidate.spec, candidate.hash)
+                ref = ray.get_actor(worker).check.remote(candidate)
                 self._running[ref] = _Check(candidate, worker)
 
     def _finished(self) -> list[Any]:

@@ -1,151 +1,139 @@
-"""Fills the prompt templates; vocabulary and JSON schemas come from the models that validate the replies."""
+"""Fills the prompt templates: what each role of a conversation is told."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from automcu_ray.feasibility import FeasibilityReport
 from automcu_ray.footprint import BIAS_BYTES, BYTES, footprint
-from automcu_ray.record import Diagnosis, Record
-from automcu_ray.spec import ArchitectureSpec, Layer
+from automcu_ray.record import Candidate, Record
+from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
 from searchers.engines.base import Message
+from searchers.history import Shown
 from searchers.memory import OUTCOME_CHARS, Memory
+from searchers.schemas import Advice, vocabulary
 
-DERIVED = ("in_channels", "padding", "num_classes")  # worked out from the rest: one thing less to get wrong
-ADVICE_CHARS = 1200
 _REPAIR_CHARS = 4000
 
-
-class Advice(BaseModel):
-    """What the improver answers."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    problem: str = Field(min_length=1)
-    suggestion: str = Field(min_length=1)
-
-    @field_validator("problem", "suggestion", mode="before")
-    @classmethod
-    def _one_text(cls, value: Any) -> Any:
-        """Accept a list of sentences, as small models write it, and cut what is too long to pass on."""
-        text = " ".join(str(part) for part in value) if isinstance(value, list) else value
-        return text.strip()[:ADVICE_CHARS] if isinstance(text, str) else text
+Form = Literal["spec", "code"]
 
 
-def first_messages(task: Task) -> tuple[Message, ...]:
-    """Return the generator's prompt for a run that knows nothing yet."""
-    return _messages("generator", task, Memory(), None)
+class Prompter(NamedTuple):
+    """Writes the prompts of one run; what an ablation leaves out is left out here.
+
+    The system message of a role is the same in all of a run, so that a prefix cache can keep it.
+
+    Attributes:
+        task: what is searched for.
+        form: whether candidates are specs or PyTorch code.
+        reference: False shows no architecture to start from.
+        shared: True puts one growing transcript of all earlier conversations before every question.
+    """
+
+    task: Task
+    form: Form = "spec"
+    reference: bool = True
+    shared: bool = False
+
+    def generator(self, memory: Memory, advice: Advice | None, *, extended: bool = False) -> tuple[Message, ...]:
+        """Return the generator's prompt: the reference and what the improver said about it.
+
+        Without advice after the first record there is no improver: the history stands in its place. `extended` adds
+        the next best networks and the last attempts, for models with a long context (paper 002, section 3.2).
+        """
+        view = {
+            "advice": advice,
+            "alone": advice is None and memory.current is not None,
+            "others": memory.top[1:] if extended else (),
+            "tried": memory.recent if extended else (),
+        }
+        return self._ask("generator", memory, **view)
+
+    def improver(self, memory: Memory) -> tuple[Message, ...]:
+        """Return the improver's prompt: reference, current network, history of diagnostic triples."""
+        return self._ask("improver", memory)
+
+    def proposer(self, shown: Shown, records: Sequence[Record], size: int) -> tuple[Message, ...]:
+        """Return the prompt of paper 000's proposal agent: what it is shown of the records, and how many are wanted."""
+        example = starting_candidate(self.task, self.form)
+        return self._messages("proposer", records, shown=shown, example=example, size=size)
+
+    def _ask(self, role: str, memory: Memory, **view: Any) -> tuple[Message, ...]:
+        reference, record = memory.reference
+        if not self.reference:
+            reference, record = None, None
+        elif reference is None:
+            reference = starting_candidate(self.task, self.form)
+        return self._messages(role, memory.recent, memory=memory, reference=reference, record=record, **view)
+
+    def _messages(self, role: str, records: Sequence[Record], **view: Any) -> tuple[Message, ...]:
+        about = {"task": self.task, "form": self.form}
+        system = Message(role="system", content=_render(f"{role}_system", **about))
+        said = _render(role, **about, **view)
+        if self.shared and records:
+            *earlier, last = transcript(records)
+            return system, *earlier, Message(role="user", content=f"{last.content}\n\n{said}")  # roles must alternate
+        return system, Message(role="user", content=said)
 
 
-def generator_messages(task: Task, memory: Memory, advice: Advice) -> tuple[Message, ...]:
-    """Return the generator's prompt: the reference architecture and what the improver said about it."""
-    return _messages("generator", task, memory, advice)
-
-
-def improver_messages(task: Task, memory: Memory) -> tuple[Message, ...]:
-    """Return the improver's prompt: reference, current architecture, history of diagnostic triples."""
-    return _messages("improver", task, memory, None)
+def cell_messages(task: Task, records: Sequence[Record]) -> tuple[Message, ...]:
+    """Return the prompt of the `genius` baseline: the cells so far, and what became of them."""
+    tried = [
+        {"operations": record.candidate.cell.operations, "val_accuracy_percent": round(100 * record.score, 2)}
+        if record.status == "ok" and record.candidate.cell
+        else {"refused": record.reason[:OUTCOME_CHARS]}
+        for record in records
+    ]
+    system = Message(role="system", content=_render("cell_system", task=task))
+    return system, Message(role="user", content=_render("cell", tried=tried))
 
 
 def repair_messages(messages: tuple[Message, ...], reply: str, problem: str) -> tuple[Message, ...]:
     """Return a conversation continued by the unusable reply and the validator's message about it."""
-    said = Message(role="assistant", content=reply[:_REPAIR_CHARS] or "(empty)")
-    return (*messages, said, Message(role="user", content=_render("repair", problem=problem)))
+    return *messages, _said(reply), Message(role="user", content=_render("repair", problem=problem))
 
 
-def reference(task: Task, memory: Memory) -> tuple[ArchitectureSpec, Record | None]:
-    """Return the architecture to work from: the best, else the current one, else a small one."""
-    for record in (memory.best, memory.current):
-        if record is not None and record.candidate.spec is not None:
-            return record.candidate.spec, record
-    return starting_spec(task), None
+def replace_messages(
+    messages: tuple[Message, ...], reply: str, problems: Sequence[str], kept: int
+) -> tuple[Message, ...]:
+    """Return a conversation continued by a reply of which some candidates cannot be used."""
+    text = _render("replace", problems=list(problems), kept=kept)
+    return *messages, _said(reply), Message(role="user", content=text)
 
 
-def starting_spec(task: Task) -> ArchitectureSpec:
-    """Return a small chain that halves the image until it is at most 4 pixels wide."""
+def transcript(records: Sequence[Record]) -> tuple[Message, ...]:
+    """Return all earlier conversations in full: what agents that share one context see (paper 000, section III-E)."""
+    messages = []
+    for record in records:
+        mine = record.candidate.model_dump(mode="json", include={"diagnosis", "spec", "code"}, exclude_defaults=True)
+        heard = record.model_dump(mode="json", exclude={"candidate"}, exclude_defaults=True)
+        messages.append(Message(role="assistant", content=json.dumps(mine)))
+        messages.append(Message(role="user", content=json.dumps(heard)))
+    return tuple(messages)
+
+
+def starting_candidate(task: Task, form: Form = "spec") -> Candidate:
+    """Return a small chain that halves the image until it is at most 4 pixels wide: it shows the form."""
     channels, size = 8, max(task.input_shape[1:])
-    backbone: list[dict[str, Any]] = [{"type": "conv", "out_channels": channels}]
+    stages = [(task.input_shape[0], channels)]
     while size > 4:
-        channels, size = min(2 * channels, 48), (size + 1) // 2
-        backbone.append({"type": "downsample", "out_channels": channels})
-    return ArchitectureSpec.model_validate({"backbone": backbone})
+        stages.append((channels, min(2 * channels, 48)))
+        channels, size = stages[-1][1], (size + 1) // 2
+    if form == "code":
+        return Candidate(code=_render("first_net", task=task, stages=stages))
+    layers = [{"type": "downsample" if at else "conv", "out_channels": after} for at, (_, after) in enumerate(stages)]
+    return Candidate(spec=ArchitectureSpec.model_validate({"backbone": layers}))
 
 
-@lru_cache
-def spec_schema() -> dict[str, Any]:
-    """Return the JSON schema of a spec, narrowed to what strict modes accept.
-
-    Lists of layers only, every field required, no field that is derived, anyOf in place of oneOf.
-    """
-    schema: dict[str, Any] = _narrow(ArchitectureSpec.model_json_schema())
-    return schema
-
-
-@lru_cache
-def advice_schema() -> dict[str, Any]:
-    """Return the JSON schema of the improver's answer."""
-    schema: dict[str, Any] = _narrow(Advice.model_json_schema())
-    return schema
-
-
-def _narrow(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_narrow(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "anyOf" in node and {"type": "null"} in node["anyOf"]:
-        return _narrow(next(branch for branch in node["anyOf"] if branch != {"type": "null"}))
-    if "const" in node:
-        return {"type": "string", "enum": [node["const"]]}
-    if "$ref" in node:
-        return {"$ref": node["$ref"]}
-    dropped = ("title", "description", "default", "discriminator", "minLength")
-    kept = {("anyOf" if key == "oneOf" else key): value for key, value in node.items() if key not in dropped}
-    if node.get("type") != "object":
-        return {key: _narrow(value) for key, value in kept.items()}
-    fields = {name: _narrow(value) for name, value in node["properties"].items() if name not in DERIVED}
-    definitions = {"$defs": {k: _narrow(v) for k, v in node["$defs"].items()}} if "$defs" in node else {}
-    closed = {"properties": fields, "required": list(fields), "additionalProperties": False}
-    return {"type": "object", **closed, **definitions}
-
-
-def vocabulary() -> Iterator[str]:
-    """Yield one line a block type: what it is, and its fields with their values and defaults."""
-    for model in get_args(get_args(Layer)[0]):
-        properties = model.model_json_schema()["properties"]
-        fields = [_field(name, rule) for name, rule in properties.items() if name not in ("type", *DERIVED)]
-        what = (model.__doc__ or "").splitlines()[0]
-        yield f"{properties['type']['const']}: {what} Fields: {'; '.join(fields)}"
-
-
-def _field(name: str, rule: dict[str, Any]) -> str:
-    rule = {**next(iter(rule.get("anyOf", [{}]))), **rule}
-    if "enum" in rule:
-        values = "one of " + ", ".join(json.dumps(value) for value in rule["enum"])
-    elif rule["type"] == "boolean":
-        values = "true or false"
-    else:
-        low = f"above {rule['exclusiveMinimum']}" if "exclusiveMinimum" in rule else f"from {rule['minimum']}"
-        values = f"{rule['type']} {low} to {rule['maximum']}"
-    default = rule.get("default")
-    return f"{name} ({values})" if default is None else f"{name} ({values}, default {json.dumps(default)})"
-
-
-def _messages(role: str, task: Task, memory: Memory, advice: Advice | None) -> tuple[Message, ...]:
-    """Render a prompt: the system message is the same in all of a run, so that a prefix cache can keep it."""
-    spec, record = reference(task, memory)
-    view = {"task": task, "memory": memory, "advice": advice, "current": memory.current}
-    said = _render(role, **view, spec=spec, record=record)
-    system = _render(f"{role}_system", task=task, vocabulary=list(vocabulary()))
-    return Message(role="system", content=system), Message(role="user", content=said)
+def _said(reply: str) -> Message:
+    return Message(role="assistant", content=reply[:_REPAIR_CHARS] or "(empty)")
 
 
 def _limits(task: Task) -> dict[str, Any]:
@@ -207,8 +195,8 @@ def _about(task: Task) -> dict[str, Any]:
     return {**shape, "precision": task.precision}
 
 
-def _history(triples: tuple[Diagnosis, ...]) -> list[dict[str, str]]:
-    return [item.model_dump() for item in triples]
+def _triples(memory: Memory) -> list[dict[str, str]]:
+    return [item.model_dump() for item in memory.history]
 
 
 @lru_cache
@@ -218,7 +206,8 @@ def _templates() -> Environment:
         loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["json"] = json.dumps  # on one line: no text inside can end the fence it stands in
-    environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs, history=_history)
+    environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs, triples=_triples)
+    environment.globals.update(vocabulary=lambda: list(vocabulary()))
     return environment
 
 

@@ -6,15 +6,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from automcu_ray import open_code
 from automcu_ray.feasibility import Rung, Violation
 from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate
 from automcu_ray.space import Space
 from automcu_ray.spec import ArchitectureSpec, explain
 from searchers.engines.base import Reply
-from searchers.prompting import Advice
+from searchers.schemas import Advice
 
 MAX_CHARS = 16_000  # four times what a spec of 40 layers needs
+REPLY_CHARS = 500  # of a text that could not be read, for the record
 _OBJECT = re.compile(r'\{\s*"')  # a brace in prose is none
 
 
@@ -32,12 +34,39 @@ def read_candidate(reply: Reply, space: Space) -> Candidate:
     Raises:
         UnusableReply: no JSON object, not a spec, or a spec that cannot be built.
     """
+    return _candidate(read_object(reply), space)
+
+
+def read_candidates(reply: Reply, space: Space, count: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates in a proposer's reply, at most `count`: the sound ones, and the others with the reason.
+
+    Raises:
+        UnusableReply: no JSON object, or no list of candidates in it.
+    """
+    found = read_object(reply).get("candidates")
+    if not isinstance(found, list) or not found:
+        raise unusable(f'"candidates" must be a list of {count} networks, found {str(found)[:60]!r}')
+    good, bad = [], []
+    for entry in found[:count]:
+        try:
+            good.append(_candidate(entry, space))
+        except UnusableReply as error:
+            bad.append(Candidate(violations=(error.violation,), reply=json.dumps(entry)[:REPLY_CHARS]))
+    return good, bad
+
+
+def read_code(reply: Reply) -> Candidate:
+    """Return the candidate in a generator's reply of PyTorch code; nothing of it is run here.
+
+    Raises:
+        UnusableReply: no class Net, or code that the static screen refuses.
+    """
     try:
-        return space.candidate(ArchitectureSpec.model_validate(read_object(reply)))
-    except ConstructibilityError as error:
-        raise UnusableReply(error.violation) from error
-    except ValidationError as error:
-        raise _unusable(explain(error)) from error
+        code = open_code.extract(_text(reply))
+        open_code.screen(code)
+    except open_code.CodeError as error:
+        raise unusable(str(error)) from error
+    return Candidate(code=code, hash=open_code.code_hash(code))
 
 
 def read_advice(reply: Reply) -> Advice:
@@ -49,7 +78,7 @@ def read_advice(reply: Reply) -> Advice:
     try:
         return Advice.model_validate(read_object(reply))
     except ValidationError as error:
-        raise _unusable(explain(error)) from error
+        raise unusable(explain(error)) from error
 
 
 def read_object(reply: Reply) -> dict[str, Any]:
@@ -58,23 +87,39 @@ def read_object(reply: Reply) -> dict[str, Any]:
     Raises:
         UnusableReply: the engine failed, the reply was cut off, is too long, or holds no object.
     """
-    if reply.finish_reason == "error":
-        raise UnusableReply(Violation(rung=Rung.SCHEMA, resource="engine", message=f"engine: {reply.error}"))
-    if reply.finish_reason == "length":
-        raise _unusable("the reply was cut off at the limit of tokens: answer shorter")
-    text = reply.text.rpartition("</think>")[2]
-    if len(text) > MAX_CHARS:
-        raise _unusable(f"the reply has {len(text)} characters, more than {MAX_CHARS}")
+    text = _text(reply)
     start = _OBJECT.search(text)
     if start is None:
-        raise _unusable("no JSON object in the reply")
+        raise unusable("no JSON object in the reply")
     try:
         found: dict[str, Any] = json.JSONDecoder().raw_decode(text, start.start())[0]
         json.dumps(found, ensure_ascii=False).encode()  # an escaped lone surrogate could not be journalled
     except (ValueError, RecursionError) as error:
-        raise _unusable(f"not a JSON object: {error}") from error
+        raise unusable(f"not a JSON object: {error}") from error
     return found
 
 
-def _unusable(message: str) -> UnusableReply:
+def _candidate(found: Any, space: Space) -> Candidate:
+    try:
+        return space.candidate(ArchitectureSpec.model_validate(found))
+    except ConstructibilityError as error:
+        raise UnusableReply(error.violation) from error
+    except ValidationError as error:
+        raise unusable(explain(error)) from error
+
+
+def _text(reply: Reply) -> str:
+    """Return what a reply says after its thoughts, if it may be looked at at all."""
+    if reply.finish_reason == "error":
+        raise UnusableReply(Violation(rung=Rung.SCHEMA, resource="engine", message=f"engine: {reply.error}"))
+    if reply.finish_reason == "length":
+        raise unusable("the reply was cut off at the limit of tokens: answer shorter")
+    text = reply.text.rpartition("</think>")[2]
+    if len(text) > MAX_CHARS:
+        raise unusable(f"the reply has {len(text)} characters, more than {MAX_CHARS}")
+    return text
+
+
+def unusable(message: str) -> UnusableReply:
+    """Return the error for a reply that is not what was asked for."""
     return UnusableReply(Violation(rung=Rung.SCHEMA, resource="schema", message=message[:500]))

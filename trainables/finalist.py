@@ -1,9 +1,11 @@
 """Finalists: full training, the toolchain again with trained weights, the board on validation images."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import torch
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
+from automcu_ray.config import JailConfig
 from automcu_ray.errors import AutoMcuError, BoardError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import Rung
@@ -19,8 +22,10 @@ from automcu_ray.record import BoardResult, Candidate, Finalist
 from automcu_ray.task import Task
 from backends.actor import Toolchain
 from backends.boards.base import Board
+from trainables.code_job import CodeJob
 from trainables.datasets.base import Images, Split
 from trainables.job import TrainingJob
+from trainables.loop import Epoch
 
 BOARD_CHECK_IMAGES = 16
 FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest seen, a wrong layer is off by far more
@@ -39,6 +44,7 @@ class FinalistJob:
     folder: Path
     seed: int
     threads: int = 1
+    jail: JailConfig = field(default_factory=JailConfig)
 
 
 def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
@@ -126,15 +132,22 @@ def load_deployed(folder: Path) -> DeployedNetwork:
 
 
 def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path) -> tuple[Finalist, DeployedNetwork]:
-    assert candidate.spec is not None, "a finalist has been trained before"
-    training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split)
-    for epoch in training.start(candidate.spec, seed=job.seed):
-        (folder / "epoch").write_text(str(epoch.number))  # for the progress line
-    summary, deployed = training.finish(epoch)
-    torch.save(training.network.state_dict(), folder / "weights.pt")
+    training, epochs = _start(candidate, job)
+    with contextlib.closing(training):
+        for epoch in epochs:
+            (folder / "epoch").write_text(str(epoch.number))  # for the progress line
+        summary, deployed = training.finish(epoch)
+        checkpoint = training.save(folder)
     save_deployed(deployed, folder)
-    summary = summary.model_copy(update={"checkpoint": str(folder / "weights.pt")})
-    return found.model_copy(update={"training": summary}), deployed
+    return found.model_copy(update={"training": summary.model_copy(update={"checkpoint": str(checkpoint)})}), deployed
+
+
+def _start(candidate: Candidate, job: FinalistJob) -> tuple[TrainingJob, Iterator[Epoch]]:
+    if candidate.spec is None:
+        jailed = CodeJob(job.task, job.protocol, job.train_split, job.val_split, job.jail, threads=job.threads)
+        return jailed, jailed.start(candidate.code, seed=job.seed)
+    training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split)
+    return training, training.start(candidate.spec, seed=job.seed)
 
 
 def _refused(found: Finalist, reason: str) -> Finalist:

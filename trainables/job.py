@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -11,7 +12,7 @@ from automcu_ray.protocol import Protocol
 from automcu_ray.record import TrainingSummary
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
-from trainables.datasets.base import Split
+from trainables.datasets.base import Images, Split
 from trainables.loop import Epoch, peak_memory_bytes, train
 
 
@@ -52,9 +53,7 @@ class TrainingJob:
             ToolchainError: the network cannot be exported or quantised.
         """
         started_s = time.perf_counter()
-        network = self.network.to("cpu").eval()
-        calibration = self.train_split.images[: self.protocol.calibration_images]
-        deployed = deploy(network, self.task.input_shape, precision=self.task.precision, calibration=calibration)
+        deployed = self._deploy(self.train_split.images[: self.protocol.calibration_images])
         accuracy = deployed.accuracy(self.val_split.images, self.val_split.labels)
         summary = TrainingSummary(
             val_accuracy=accuracy,
@@ -62,8 +61,23 @@ class TrainingJob:
             epochs=epoch.number,
             stopped_early=epoch.stopped_early,
             seconds=self.seconds + time.perf_counter() - started_s,
-            peak_memory_bytes=peak_memory_bytes(self.device),
+            peak_memory_bytes=self._peak_memory_bytes(),
             device=torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
             seed=self.seed,
         )
         return summary, deployed
+
+    def save(self, folder: Path) -> Path:
+        """Write the trained weights and return the file."""
+        torch.save(self.network.state_dict(), folder / "weights.pt")
+        return folder / "weights.pt"
+
+    def close(self) -> None:
+        """Give back what the job holds."""
+
+    def _deploy(self, calibration: Images) -> DeployedNetwork:
+        network = self.network.to("cpu").eval()
+        return deploy(network, self.task.input_shape, precision=self.task.precision, calibration=calibration)
+
+    def _peak_memory_bytes(self) -> int | None:
+        return peak_memory_bytes(self.device)

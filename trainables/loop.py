@@ -3,18 +3,33 @@
 import math
 import resource
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol as Interface
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from automcu_ray.protocol import Protocol
-from trainables.datasets.base import Split
 
 # Arrays in Ray's object store are read-only on purpose, and nothing here writes to them.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+
+
+class Examples(Interface):
+    """What training needs of a split: images (N, C, H, W) uint8, labels (N,) int64.
+
+    Not `Split` itself: this module also runs where generated code does, and data sets must be out of its reach.
+    """
+
+    @property
+    def images(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)
@@ -29,13 +44,29 @@ class Epoch:
 
 
 def train(
-    network: nn.Module, train_split: Split, val_split: Split, protocol: Protocol, device: str, seed: int
+    network: nn.Module, train_split: Examples, val_split: Examples, protocol: Protocol, device: str, seed: int
 ) -> Iterator[Epoch]:
     """Train in place, yielding after each epoch; the last one says why it is the last.
 
     Raises:
         FloatingPointError: the loss is no longer finite.
     """
+
+    def accuracy() -> float:
+        return evaluate(network, val_split, device)
+
+    return train_scored_by(accuracy, network, train_split, protocol, device, seed)
+
+
+def train_scored_by(
+    accuracy: Callable[[], float],
+    network: nn.Module,
+    train_split: Examples,
+    protocol: Protocol,
+    device: str,
+    seed: int,
+) -> Iterator[Epoch]:
+    """Do what `train` does where someone else knows the validation labels: `accuracy` is asked after each epoch."""
     generator = torch.Generator(device=device).manual_seed(seed)
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     images, labels = _on_device(train_split, device)
@@ -50,26 +81,28 @@ def train(
     best, since_best = 0.0, 0
     for number in range(1, protocol.epochs + 1):
         loss = _one_epoch(network, images, labels, protocol, optimizer, schedule, generator)
-        accuracy = evaluate(network, val_split, device)
-        since_best = 0 if accuracy > best else since_best + 1
-        best = max(best, accuracy)
+        score = accuracy()
+        since_best = 0 if score > best else since_best + 1
+        best = max(best, score)
         plateau = protocol.patience is not None and since_best >= protocol.patience
         last = plateau or number == protocol.epochs
-        yield Epoch(number, accuracy, loss, last, stopped_early=plateau and number < protocol.epochs)
+        yield Epoch(number, score, loss, last, stopped_early=plateau and number < protocol.epochs)
         if last:
             return
 
 
-def evaluate(network: nn.Module, split: Split, device: str, batch_size: int = 1024) -> float:
+def evaluate(network: nn.Module, split: Examples, device: str) -> float:
     """Return the share of images classified correctly by the float network."""
+    return float(np.mean(predict(network, split.images, device) == split.labels))
+
+
+def predict(network: nn.Module, images: NDArray[np.uint8], device: str, batch_size: int = 1024) -> NDArray[np.int64]:
+    """Return the class (N,) that the float network gives each image."""
     network.eval()
-    images, labels = _on_device(split, device)
     with torch.inference_mode():
-        hits = [
-            (network(normalize(batch)).argmax(1) == truth).sum()
-            for batch, truth in zip(torch.split(images, batch_size), torch.split(labels, batch_size), strict=True)
-        ]
-    return float(torch.stack(hits).sum()) / len(labels)
+        batches = torch.split(torch.from_numpy(images).to(device), batch_size)
+        classes: NDArray[np.int64] = torch.cat([network(normalize(batch)).argmax(1) for batch in batches]).cpu().numpy()
+    return classes
 
 
 def normalize(images: Tensor) -> Tensor:
@@ -103,7 +136,7 @@ def peak_memory_bytes(device: str) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _on_device(split: Split, device: str) -> tuple[Tensor, Tensor]:
+def _on_device(split: Examples, device: str) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(split.images).to(device), torch.from_numpy(split.labels).to(device)
 
 

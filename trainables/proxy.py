@@ -6,17 +6,19 @@ from typing import Any
 import torch
 from ray import tune
 
+from automcu_ray.config import JailConfig
 from automcu_ray.errors import ToolchainError
 from automcu_ray.protocol import Protocol
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
+from trainables.code_job import CodeJob
 from trainables.datasets.base import Split
 from trainables.job import TrainingJob
 from trainables.loop import Epoch
 
 
 class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
-    """Trains `config["spec"]` by a protocol, an epoch a step; the last result carries a TrainingSummary.
+    """Trains `config["spec"]`, or `config["code"]` in a jail: an epoch a step, a TrainingSummary in the last result.
 
     `val_accuracy` is the float network's while training goes on, and the deployed network's in the last result.
     What goes wrong with a candidate (diverged, out of memory, not convertible) is a result with "failure".
@@ -32,8 +34,10 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         val_split: Split,
         seed: int = 0,
         threads: int = 1,
+        jail: JailConfig | None = None,
     ) -> None:
-        self.job = TrainingJob(task, protocol, train_split, val_split)
+        self.spec_job = TrainingJob(task, protocol, train_split, val_split)
+        self.code_job = CodeJob(task, protocol, train_split, val_split, jail or JailConfig(), threads=threads)
         self.run_seed = seed
         torch.set_num_threads(threads)
         self.reset_config(config)
@@ -47,8 +51,7 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         try:
             if self.epochs is None:
-                spec = ArchitectureSpec.model_validate(self.config["spec"])
-                self.epochs = self.job.start(spec, seed=candidate_seed(self.run_seed, self.config["number"]))
+                self.epochs = self._start(candidate_seed(self.run_seed, self.config["number"]))
             epoch = next(self.epochs)
             if not epoch.last:
                 return {"val_accuracy": epoch.val_accuracy, "epoch": epoch.number}
@@ -57,6 +60,15 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
             failure = f"{type(error).__name__}: {str(error)[:300]}"
             return {"val_accuracy": float("-inf"), "failure": failure, "done": True}  # Tune insists on the metric
         return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "done": True}
+
+    def cleanup(self) -> None:
+        self.code_job.close()
+
+    def _start(self, seed: int) -> Iterator[Epoch]:
+        self.job: TrainingJob = self.code_job if "code" in self.config else self.spec_job
+        if "code" in self.config:
+            return self.code_job.start(self.config["code"], seed=seed)
+        return self.spec_job.start(ArchitectureSpec.model_validate(self.config["spec"]), seed=seed)
 
 
 def candidate_seed(run_seed: int, number: int) -> int:

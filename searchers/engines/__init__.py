@@ -9,7 +9,10 @@ from searchers.engines.base import Engine
 
 ENGINES = {
     "openai": "searchers.engines.openai:OpenAIEngine",
+    "cassette": "searchers.engines.cassette:CassetteEngine",
+    "hf_local": "searchers.engines.hf_local:HfLocalEngine",
     "offline": "searchers.engines.offline:OfflineEngine",
+    "vllm": "searchers.engines.vllm:VllmEngine",
 }
 
 

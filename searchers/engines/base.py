@@ -3,7 +3,8 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -18,14 +19,29 @@ class Message(Frozen):
     content: str
 
 
+class Begun(Frozen):
+    """How a conversation began: what whoever repeats a recorded run has to repeat.
+
+    `known` are the numbers of the records learned since the conversation before it, in order; `size` is how many
+    candidates it was to propose.
+    """
+
+    known: tuple[int, ...] = ()
+    size: int = 1
+
+
 class Request(Frozen):
     """One question to an engine.
 
     `role` says in the log what it was for: generator, improver, repair. `json_schema` asks for a JSON object
     of that form; an engine that cannot enforce it puts it in words, and the caller validates either way.
+    `talk` and `begun` tell no model anything, but requests that differ in them are not equal: the conversation it
+    belongs to, counted from 1, and how that began.
     """
 
     role: str
+    talk: int = Field(default=0, ge=0)
+    begun: Begun = Begun()
     messages: tuple[Message, ...] = Field(min_length=1)
     json_schema: dict[str, Any] | None = None
     seed: int = 0
@@ -69,11 +85,18 @@ class Engine(ABC):
     """Turns messages into text.
 
     Engines travel in a searcher's pickled state: no lock, client or key in attributes.
+
+    Attributes: `model` is what answers, by its own name. `instant`: it answers in milliseconds, so nobody needs to
+    wait in a thread. `gpus` is the share of a GPU that it reserves in Ray. `recorded` says how the conversations
+    began that it answers from a recording; begun otherwise, they get no reply from there.
     """
 
     name = "engine"
+    model: str = ""
     is_language_model = True
-    instant = False  # True: answers in milliseconds, so nobody needs to wait in a thread
+    instant = False
+    gpus: float = 0.0
+    recorded: Mapping[int, Begun] = MappingProxyType({})
 
     @abstractmethod
     def complete(self, requests: Sequence[Request]) -> list[Reply]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from automcu_ray.cell import EDGES, OPERATIONS
 from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate
 from automcu_ray.space import Space
@@ -30,6 +31,7 @@ class OfflineEngine(Engine):
     """
 
     name = "offline"
+    model = "offline-rules"
     is_language_model = False
     instant = True
 
@@ -44,7 +46,7 @@ class OfflineEngine(Engine):
         rng = Random(f"{request.role}:{request.seed}")
         try:
             sections = read_sections("\n".join(message.content for message in request.messages))
-            answer = _improve(sections, rng) if "History" in sections else _generate(sections, rng)
+            answer = _ROLES.get(request.role, _generate)(sections, rng)
         except (KeyError, TypeError, ValueError) as error:
             reason = f"offline reads only this project's prompts: {type(error).__name__}: {error}"[:300]
             return Reply(finish_reason="error", error=reason, model="offline-rules")
@@ -71,7 +73,7 @@ def _improve(sections: dict[str, Any], rng: Random) -> dict[str, str]:
         space=_space(sections),
         precision=sections["Task"]["precision"],
         limits=sections["Limits"],
-        reference=ArchitectureSpec.model_validate(sections["Reference architecture"]),
+        reference=_spec(sections.get("Reference architecture")),
         result=sections["Reference result"],
         current=sections.get("Current result") or {},
         since_best=sections["Progress"]["trained_since_best"],
@@ -81,22 +83,63 @@ def _improve(sections: dict[str, Any], rng: Random) -> dict[str, str]:
     return {"problem": problem, "suggestion": suggestion}
 
 
+def _propose(sections: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """Return several networks: each an edit of the first one shown, which is the best, or of the example."""
+    shown = [entry for entries in sections.values() if isinstance(entries, list) for entry in entries]
+    best = next((entry for entry in shown if "architecture" in entry), None)
+    situation = Situation(
+        space=_space(sections),
+        precision=sections["Task"]["precision"],
+        limits=sections["Limits"],
+        reference=_spec(best["architecture"] if best else sections.get("Example")),
+        result=best or {"status": "never tried"},
+        refused=sum(entry["status"] == "infeasible" for entry in shown[-5:]),
+    )
+    wanted = range(sections["Candidates wanted"])
+    return {"candidates": [_edited(situation, advise(situation, rng)[1], rng) for _ in wanted]}
+
+
 def _generate(sections: dict[str, Any], rng: Random) -> dict[str, Any]:
-    """Return the reference with the suggested edits, or with others where those cannot be built."""
-    reference = ArchitectureSpec.model_validate(sections["Reference architecture"])
-    space, advice = _space(sections), sections["Suggestion"]
+    """Return the reference with the suggested edits; its own, where there is no improver, and a first network."""
+    advice = sections["Suggestion"]
+    if advice is None and "History" in sections:
+        advice = _improve(sections, rng)
+    reference = _spec(sections.get("Reference architecture"))
+    situation = Situation(_space(sections), sections["Task"]["precision"], sections["Limits"], reference)
     if advice is None:
-        precision, limits = sections["Task"]["precision"], sections["Limits"]
-        return begin(Situation(space, precision, limits, reference), rng).spec().compact()
-    draft = apply(reference, advice["suggestion"])
-    parent = space.candidate(reference)
+        return begin(situation, rng).spec().compact()
+    return _edited(situation, advice["suggestion"], rng)
+
+
+def _cell(sections: dict[str, Any], rng: Random) -> dict[str, Any]:
+    """Return the best cell so far with one operation changed, or a first one at random."""
+    tried = [entry for entry in sections["Tried so far"] or () if "val_accuracy_percent" in entry]
+    if not tried:
+        return {"operations": rng.choices(OPERATIONS, k=len(EDGES))}
+    operations = list(max(tried, key=lambda entry: float(entry["val_accuracy_percent"]))["operations"])
+    operations[rng.randrange(len(EDGES))] = rng.choice(OPERATIONS)
+    return {"operations": operations}
+
+
+_ROLES = {"improver": _improve, "proposer": _propose, "cell": _cell}
+
+
+def _edited(situation: Situation, suggestion: str, rng: Random) -> dict[str, Any]:
+    """Return the reference with the suggested edits, or with others where those cannot be built."""
+    space, draft = situation.space, apply(situation.reference, suggestion)
+    parent = space.candidate(situation.reference)
     for _ in range(_TRIES):
         found = _candidate(draft, space)
         if found is not None and found.hash != parent.hash and found.spec is not None:
             return found.spec.compact()
         mutant = space.mutate(parent, rng).spec
-        draft = Draft(mutant or reference)
-    return reference.compact()
+        draft = Draft(mutant or situation.reference)
+    return situation.reference.compact()
+
+
+def _spec(shown: dict[str, Any] | None) -> ArchitectureSpec:
+    """Return the network in a section, or a first layer where none is shown."""
+    return ArchitectureSpec.model_validate(shown or {"backbone": [{"type": "conv", "out_channels": 8}]})
 
 
 def _candidate(draft: Draft, space: Space) -> Candidate | None:

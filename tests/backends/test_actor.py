@@ -8,6 +8,7 @@ import pytest
 from automcu_ray.feasibility import Rung
 from automcu_ray.footprint import footprint
 from automcu_ray.network import spec_names
+from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints
 from automcu_ray.task import Task
@@ -31,7 +32,7 @@ def test_no_firmware_is_smaller_than_the_analytic_lower_bound(
     for _ in range(6):
         candidate = task.space.sample(rng)
         assert candidate.spec is not None
-        report = toolchain.check(candidate.spec, candidate.hash)
+        report = toolchain.check(candidate)
         least = footprint(task.space.graph(candidate.spec), precision)
         assert report.flash_bytes is not None and report.ram_bytes is not None
         assert least.flash_lower_bound_bytes <= report.flash_bytes
@@ -43,7 +44,7 @@ def test_a_refusal_names_layers_of_the_spec_and_leaves_logs_only(digits_task: Ta
     spec = ArchitectureSpec.model_validate(
         {"backbone": [{"type": "conv", "out_channels": 32}, {"type": "residual", "out_channels": 24}]}
     )
-    report = Toolchain(within(digits_task, 4, 8), "c_qemu", {}, tmp_path).check(spec, "abc")
+    report = Toolchain(within(digits_task, 4, 8), "c_qemu", {}, tmp_path).check(Candidate(spec=spec, hash="abc"))
     assert not report.feasible and report.rung == Rung.LINK
     assert {v.resource: v.where for v in report.violations} == {"ram": "layer_1.conv", "flash": "layer_2.conv1"}
     assert all(v.over_bytes is not None and v.over_bytes > 0 for v in report.violations)

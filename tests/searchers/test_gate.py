@@ -24,8 +24,9 @@ REPORT = FeasibilityReport(feasible=True, backend="fake", rung=Rung.LINK, ram_by
 class FakeToolchain:
     """Acts by the width of the first layer: 4 answers, 6 breaks, 8 hangs, 12 dies."""
 
-    def check(self, spec: ArchitectureSpec, candidate_hash: str) -> FeasibilityReport:
-        width: int = spec.backbone[0].out_channels  # type: ignore[union-attr, assignment]
+    def check(self, candidate: Candidate) -> FeasibilityReport:
+        assert candidate.spec is not None
+        width: int = candidate.spec.backbone[0].out_channels  # type: ignore[union-attr, assignment]
         if width == 6:
             raise ToolchainError("gcc printed rubbish")
         if width == 8:

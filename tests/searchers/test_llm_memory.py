@@ -13,7 +13,7 @@ from searchers.base import BaseSearcher
 from searchers.engines.base import Engine, Reply, Request
 from searchers.engines.offline import OfflineEngine
 from searchers.llm_memory import LLMMemorySearch
-from tests.contracts.searcher_contract import SearcherContract, drive, story
+from tests.contracts.searcher_contract import SearcherContract, ask, drive, story
 
 GOOD = {"backbone": [{"type": "conv", "out_channels": 8}, {"type": "downsample", "out_channels": 16}]}
 ADVICE = {"problem": "too small", "suggestion": "Set layer_1.out_channels to 12."}
@@ -116,7 +116,7 @@ def test_propose_returns_at_once_while_the_engine_thinks(task: Task) -> None:
     start = time.monotonic()
     assert searcher.suggest("a") is None
     assert time.monotonic() - start < 0.2
-    assert pickle.loads(pickle.dumps(searcher.__getstate__()["_talks"])) == searcher.__getstate__()["_talks"]
+    assert pickle.loads(pickle.dumps(searcher.__getstate__()["_running"])) == searcher.__getstate__()["_running"]
     release.set()
     drive(searcher, 2)
     assert len({record.candidate.hash for record in searcher.repository.records}) == 2
@@ -173,7 +173,7 @@ def test_a_dead_engine_ends_the_search_after_bounded_patience(task: Task) -> Non
     engine = Scripted(lambda request: Reply(finish_reason="error", error="connection refused"))
     searcher = LLMMemorySearch(task, engine=engine, parallel=2, patience=3, backoff_s=0.01)
     settle(searcher, records=3)
-    assert searcher.suggest("a") == "FINISHED"
+    assert ask(searcher, "a") == "FINISHED"
     assert searcher.gave_up.endswith("failed 3 times in a row; last: engine: connection refused")
     assert {record.status for record in searcher.repository.records} == {"invalid"}
     assert len(engine.asked) <= 2 * 2 * 3

@@ -9,13 +9,14 @@ from automcu_ray.footprint import footprint
 from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
-from searchers import prompting
 from searchers.engines.base import Message, Request
 from searchers.engines.edits import Draft, apply
 from searchers.engines.offline import OfflineEngine
 from searchers.gate import Gate
 from searchers.llm_memory import LLMMemorySearch
 from searchers.memory import Memory
+from searchers.prompting import Prompter, starting_candidate
+from searchers.schemas import Advice
 from tests.contracts.searcher_contract import drive
 from tests.searchers.conftest import make_task
 
@@ -80,22 +81,22 @@ def test_limits_that_hardly_anything_meets_end_in_records_not_in_a_crash(ram_kb:
 
 def test_tells_that_it_is_no_language_model(task: Task) -> None:
     assert not OfflineEngine.is_language_model
-    reply = OfflineEngine().complete([Request(role="generator", messages=prompting.first_messages(task))])[0]
+    reply = OfflineEngine().complete([Request(role="generator", messages=Prompter(task).generator(Memory(), None))])[0]
     assert (reply.model, reply.finish_reason, reply.prompt_tokens) == ("offline-rules", "stop", 0)
 
 
 def test_equal_requests_get_equal_replies_and_another_seed_another(task: Task) -> None:
-    messages = prompting.first_messages(task)
+    messages = Prompter(task).generator(Memory(), None)
     assert ask(messages, "generator", 1) == ask(messages, "generator", 1)
     assert ask(messages, "generator", 1) != ask(messages, "generator", 2)
 
 
 def test_generator_carries_out_the_suggestion(task: Task) -> None:
-    advice = prompting.Advice(
+    advice = Advice(
         problem="Refused for RAM.",
         suggestion='Set layer_1.out_channels to 4. Insert {"type": "residual", "out_channels": 16} after layer_2.',
     )
-    reply = ask(prompting.generator_messages(task, Memory(), advice), "generator")
+    reply = ask(Prompter(task).generator(Memory(), advice), "generator")
     assert json.loads(reply)["backbone"] == [
         {"type": "conv", "out_channels": 4},
         {"type": "downsample", "out_channels": 16},
@@ -108,10 +109,10 @@ def test_generator_carries_out_the_suggestion(task: Task) -> None:
     ["Make it better!", "Remove layer_99.", "Set layer_1.out_channels to 99999.", "Insert {1} after layer_1."],
 )
 def test_generator_makes_an_edit_of_its_own_of_what_it_cannot_carry_out(task: Task, suggestion: str) -> None:
-    advice = prompting.Advice(problem="p", suggestion=suggestion)
-    reply = ask(prompting.generator_messages(task, Memory(), advice), "generator")
+    advice = Advice(problem="p", suggestion=suggestion)
+    reply = ask(Prompter(task).generator(Memory(), advice), "generator")
     found = task.space.candidate(ArchitectureSpec.model_validate_json(reply))
-    assert found.hash != task.space.candidate(prompting.starting_spec(task)).hash
+    assert found.hash != task.space.candidate(starting_candidate(task).spec).hash
 
 
 def test_a_prompt_of_another_kind_is_an_error_reply() -> None:

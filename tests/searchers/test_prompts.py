@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
-from automcu_ray.record import Diagnosis, Record, Status, TrainingSummary
+from automcu_ray.record import Candidate, Diagnosis, Record, Status, TrainingSummary
 from automcu_ray.space import Space
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
-from searchers import prompting
+from searchers import history, prompting, schemas
 from searchers.engines.base import Message
 from searchers.engines.offline import read_sections
 from searchers.memory import Memory
-from searchers.prompting import Advice
+from searchers.prompting import Prompter
+from searchers.schemas import Advice
+from tests.searchers.conftest import make_task
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 ADVICE = Advice(problem="Most of Flash is left.", suggestion="Set layer_1.out_channels to 24.")
@@ -68,18 +70,41 @@ def render(messages: tuple[Message, ...]) -> str:
     return "\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
 
+def code_record(number: int, accuracy: float) -> Record:
+    """A trained network that was written as code."""
+    code = f"import torch.nn as nn\n\n\nclass Net(nn.Module):  # candidate {number}\n    pass"
+    candidate = Candidate(number=number, code=code, hash=f"{number}", diagnosis=Diagnosis(problem="p", suggestion="s"))
+    return Record(candidate=candidate, status="ok", training=TrainingSummary(val_accuracy=accuracy))
+
+
 def prompts(task: Task) -> dict[str, tuple[Message, ...]]:
-    memory = memory_after(task, 2)
-    improver = prompting.improver_messages(task, memory)
+    memory, prompter = memory_after(task, 2), Prompter(task)
+    code, coded = Prompter(task, form="code"), Memory(top_size=2)
+    for number, accuracy in enumerate((0.9, 0.95, 0.8), start=1):
+        coded = coded.after(code_record(number, accuracy))
+    records = [make_record(task.space, 1, "ok", 9), make_record(task.space, 2, "infeasible", 24)]
+    shared = Prompter(task, shared=True)
     return {
-        "generator_first": prompting.first_messages(task),
-        "generator": prompting.generator_messages(task, memory, ADVICE),
-        "improver": improver,
+        "generator_first": prompter.generator(Memory(), None),
+        "generator": prompter.generator(memory, ADVICE),
+        "generator_alone": prompter.generator(memory, None),
+        "generator_without_reference": Prompter(task, reference=False).generator(memory, ADVICE),
+        "generator_code_first": code.generator(Memory(), None),
+        "generator_code_extended": code.generator(coded, ADVICE, extended=True),
+        "improver": prompter.improver(memory),
+        "improver_code": code.improver(coded),
+        "improver_shared": shared.improver(memory),
+        "proposer_first": prompter.proposer({}, [], 4),
+        "proposer": prompter.proposer(history.select(records, 1000), records, 1),
         "repair": prompting.repair_messages((), '{"problem": 1}', "suggestion: Field required"),
+        "replace": prompting.replace_messages((), "{}", ["layer_1.conv.out_channels: Field required"], kept=3),
     }
 
 
-@pytest.mark.parametrize("name", ["generator_first", "generator", "improver", "repair"])
+PROMPTS = tuple(prompts(make_task()))
+
+
+@pytest.mark.parametrize("name", PROMPTS)
 def test_prompt_reads_as_its_snapshot(task: Task, name: str) -> None:
     found, path = render(prompts(task)[name]), SNAPSHOTS / f"{name}.txt"
     if os.environ.get("UPDATE_SNAPSHOTS"):
@@ -93,16 +118,16 @@ def test_prompt_does_not_grow_with_the_run(task: Task, role: str) -> None:
         memory = memory_after(task, records, text)
         advice = Advice(problem="p" * 9000, suggestion="s" * 9000)
         if role == "improver":
-            return len(render(prompting.improver_messages(task, memory)))
-        return len(render(prompting.generator_messages(task, memory, advice)))
+            return len(render(Prompter(task).improver(memory)))
+        return len(render(Prompter(task).generator(memory, advice)))
 
     assert abs(size(500, "") / size(10, "") - 1) < 0.05
     assert size(50, "very long " * 2000) < 16_000
 
 
 def test_system_message_is_the_same_in_all_of_a_run(task: Task) -> None:
-    early = prompting.improver_messages(task, memory_after(task, 1))[0]
-    late = prompting.improver_messages(task, memory_after(task, 9))[0]
+    early = Prompter(task).improver(memory_after(task, 1))[0]
+    late = Prompter(task).improver(memory_after(task, 9))[0]
     assert early == late  # so that a prefix cache keeps it
 
 
@@ -111,9 +136,9 @@ def test_text_of_a_model_cannot_break_out_of_its_block(task: Task) -> None:
     advice = Advice(problem=hostile, suggestion=hostile)
     memory = memory_after(task, 2, hostile)
     for messages in (
-        prompting.generator_messages(task, memory, advice),
-        prompting.improver_messages(task, memory),
-        prompting.repair_messages(prompting.first_messages(task), "{}", hostile),
+        Prompter(task).generator(memory, advice),
+        Prompter(task).improver(memory),
+        prompting.repair_messages(Prompter(task).generator(Memory(), None), "{}", hostile),
     ):
         sections = read_sections("\n".join(message.content for message in messages))
         assert sections["Limits"]["ram_bytes"] == 24 * 1024
@@ -122,7 +147,7 @@ def test_text_of_a_model_cannot_break_out_of_its_block(task: Task) -> None:
 
 def test_fenced_blocks_hold_what_the_headings_say(task: Task) -> None:
     memory = memory_after(task, 2)
-    sections = read_sections(prompting.improver_messages(task, memory)[1].content)
+    sections = read_sections(Prompter(task).improver(memory)[1].content)
     assert sections["Reference result"]["flash_parts"]["weights_bytes"] == 9000
     assert sections["Current result"]["violations"][0]["over_bytes"] == 10_848
     assert sections["Progress"] == {"trained": 1, "trained_since_best": 0}
@@ -130,7 +155,7 @@ def test_fenced_blocks_hold_what_the_headings_say(task: Task) -> None:
 
 
 def test_vocabulary_names_every_field_of_every_block() -> None:
-    lines = {line.split(":")[0]: line for line in prompting.vocabulary()}
+    lines = {line.split(":")[0]: line for line in schemas.vocabulary()}
     assert len(lines) == 10
     assert "expansion (number above 0 to 8, default 1)" in lines["bottleneck"]
     assert "kernel_size (one of 1, 3, 5, 7, default 3)" in lines["conv"]
@@ -151,9 +176,9 @@ def test_schemas_keep_to_what_strict_modes_accept() -> None:
         for value in node.values():
             check(value)
 
-    check(prompting.spec_schema())
-    check(prompting.advice_schema())
-    assert "in_channels" not in json.dumps(prompting.spec_schema())
+    check(schemas.spec_schema())
+    check(schemas.advice_schema())
+    assert "in_channels" not in json.dumps(schemas.spec_schema())
 
 
 def test_advice_as_a_list_of_sentences_is_read_and_cut() -> None:

@@ -2,5 +2,6 @@
 
 DATASETS = {
     "digits": "trainables.datasets.digits:digits",
+    "nasbench201": "trainables.datasets.nasbench201:load",
     "parquet_images": "trainables.datasets.parquet_images:parquet_images",
 }

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ class Split:
 @dataclass(frozen=True)
 class Dataset:
     """Train and validation for the search, test for the winner alone, once."""
+
+    wants: ClassVar[str] = "network"
 
     name: str
     classes: tuple[str, ...]

@@ -1,0 +1,213 @@
+"""ONNX that a process nobody trusts has written: what it must be before it is loaded, what it holds, what it equals."""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, TensorProto, numpy_helper
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.tracing import INPUT, OPSET, OUTPUT, TRACED
+
+MAX_BYTES = 64_000_000
+MAX_NODES = 5_000
+MAX_VALUES = 1 << 26  # of all intermediate tensors together, for the images traced
+MAX_MACS = 4_000_000_000  # per image; an STM32H7 would take half a minute
+OPERATORS = frozenset(
+    """Abs Add And ArgMax AveragePool BatchNormalization Cast Clip Concat Constant ConstantOfShape Conv ConvTranspose
+    Cos DepthToSpace Div Einsum Elu Equal Erf Exp Expand Flatten Gather Gemm GlobalAveragePool GlobalMaxPool
+    Greater HardSigmoid HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Less Log LogSoftmax LRN
+    MatMul Max MaxPool Mean Min Mul Neg Not Or PRelu Pad Pow Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean
+    ReduceMin ReduceProd ReduceSum Relu Reshape Resize Selu Shape Sigmoid Sign Sin Slice Softmax Softplus Softsign
+    SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where""".split()
+)
+_ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "TENSOR", "FLOATS", "INTS"})
+_SHAPE_VALUES = 64  # integer constants up to this size are structure (axes, shapes), not weights
+
+
+@dataclass(frozen=True)
+class ForeignNetwork:
+    """What a checked model holds: parameters after folding BatchNorm, multiply-accumulates an image."""
+
+    parameters: int
+    macs: int
+
+
+def check_foreign(model: bytes, input_shape: tuple[int, int, int], num_classes: int) -> ForeignNetwork:
+    """Return what a traced model holds, if it is one that may be loaded, run, and quantised here.
+
+    It is one graph of known operators over tensors of fixed, bounded sizes, complete in itself, from TRACED images to
+    TRACED rows of logits. Its values are not looked at.
+
+    Raises:
+        ToolchainError: it is not; says why.
+    """
+    if len(model) > MAX_BYTES:
+        raise _refusal(f"it has {len(model)} bytes, over {MAX_BYTES}")
+    try:
+        loaded = onnx.load_from_string(model)
+    except Exception as error:  # protobuf's own class, from a package without types
+        raise _refusal("it is no ONNX file") from error
+    _check_container(loaded)
+    _check_nodes(loaded.graph.node)
+    _check_tensors(loaded)
+    _check_ends(loaded.graph, input_shape, num_classes)
+    return _measure(loaded)
+
+
+def network_hash(model: bytes) -> str:
+    """Return 12 hex digits that are equal for equal structures: operators, attributes, shapes, and what feeds what.
+
+    Names, weights, and the order in which independent branches were written do not count. Operators are numbered as
+    a walk from the output first meets them, so two uses of one weight differ from one use of two.
+
+    Raises:
+        ToolchainError: no ONNX file, or a graph without an output.
+    """
+    try:
+        graph = onnx.load_from_string(model).graph
+        signature = _walk(graph)
+    except Exception as error:  # anything that a file can be wrong with
+        raise _refusal("its structure cannot be read") from error
+    return hashlib.sha256(repr(signature).encode()).hexdigest()[:12]
+
+
+def _check_container(model: onnx.ModelProto) -> None:
+    opsets = [(entry.domain, entry.version) for entry in model.opset_import]
+    if opsets != [("", OPSET)]:
+        raise _refusal(f"it should use operator set {OPSET} alone, found {str(opsets)[:80]}")
+    if model.functions or model.training_info or model.graph.sparse_initializer:
+        raise _refusal("functions, training information and sparse tensors have no place in it")
+    if not 0 < len(model.graph.node) <= MAX_NODES:
+        raise _refusal(f"it should have 1 to {MAX_NODES} operators, found {len(model.graph.node)}")
+
+
+def _check_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
+    for node in nodes:
+        if node.domain or node.op_type not in OPERATORS:
+            raise _refusal(f"operator {node.domain or 'ai.onnx'}.{node.op_type} is not among the known ones"[:150])
+        for attribute in node.attribute:
+            if AttributeProto.AttributeType.Name(attribute.type) not in _ATTRIBUTES:
+                raise _refusal(f"operator {node.op_type} has an attribute that is no plain value")
+        if node.op_type == "Constant" and (len(node.attribute) != 1 or not node.attribute[0].HasField("t")):
+            raise _refusal("a Constant should hold one tensor")
+
+
+def _check_tensors(model: onnx.ModelProto) -> None:
+    constants = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"]
+    for tensor in [*model.graph.initializer, *constants]:
+        if tensor.external_data or tensor.data_location != TensorProto.DEFAULT:
+            raise _refusal("a tensor should lie in the file itself")
+        if any(size < 0 for size in tensor.dims) or math.prod(tensor.dims) > MAX_BYTES:
+            raise _refusal("a tensor has an impossible shape")
+        try:
+            numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _refusal("a tensor's values do not fill its shape") from error
+
+
+def _check_ends(graph: onnx.GraphProto, input_shape: tuple[int, int, int], num_classes: int) -> None:
+    constants = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in constants]
+    found = [(value.name, _shape(value)) for value in (*inputs, *graph.output)]
+    wanted = [(INPUT, (TRACED, *input_shape)), (OUTPUT, (TRACED, num_classes))]
+    if found != wanted or len(inputs) != 1:
+        raise _refusal(f"it should take and give {wanted}, found {str(found)[:150]}")
+    if any(value.type.tensor_type.elem_type != TensorProto.FLOAT for value in (*inputs, *graph.output)):
+        raise _refusal("it should take and give float tensors")
+
+
+def _measure(model: onnx.ModelProto) -> ForeignNetwork:
+    """Return parameters and multiply-accumulates from inferred shapes, which must all be known and small."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise _refusal(f"its shapes contradict each other: {str(error).strip().splitlines()[-1][:100]}") from error
+    graph = inferred.graph
+    shapes = {value.name: _shape(value) for value in (*graph.input, *graph.value_info, *graph.output)}
+    weights = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    names = [name for node in graph.node for name in node.output if name]
+    unknown = [name for name in names if shapes.get(name) is None]
+    if unknown:
+        raise _refusal(f"the size of {unknown[0][:60]!r} is not known before it runs")
+    values = sum(math.prod(shapes[name] or ()) for name in names)
+    if values > MAX_VALUES:
+        raise _refusal(f"its intermediate tensors hold {values} values for {TRACED} images, over {MAX_VALUES}")
+    macs = sum(_macs(node, {**weights, **shapes}) for node in graph.node) // TRACED
+    if macs > MAX_MACS:
+        raise _refusal(f"it needs {macs} multiply-accumulates an image, over {MAX_MACS}")
+    floats = [tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT]
+    return ForeignNetwork(sum(math.prod(tensor.dims) for tensor in floats), macs)
+
+
+def _macs(node: onnx.NodeProto, shapes: dict[str, Any]) -> int:
+    """Return the multiply-accumulates of convolutions and matrix products; the rest counts as nothing."""
+    if node.op_type in ("Conv", "Gemm", "MatMul"):
+        result, operand = shapes[node.output[0]], shapes[node.input[1]]
+        if node.op_type == "Conv":
+            return math.prod((*result, *operand[1:]))
+        left = shapes[node.input[0]]
+        transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
+        return math.prod((*result, left[0] if transposed else left[-1]))
+    if node.op_type == "ConvTranspose":
+        return math.prod((*shapes[node.input[0]], *shapes[node.input[1]][1:]))
+    return 0
+
+
+def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:
+    """Return a value's fixed shape, or None where a size is open."""
+    if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
+        return None
+    dims = value.type.tensor_type.shape.dim
+    if any(not dim.HasField("dim_value") or dim.dim_value < 0 for dim in dims):
+        return None
+    return tuple(dim.dim_value for dim in dims)
+
+
+def _walk(graph: onnx.GraphProto) -> list[Any]:
+    """Return one entry for each value that the output depends on, in the order in which a walk from it ends there.
+
+    A graph that turns in a circle is cut at a depth that no other reaches.
+    """
+    makers = {name: node for node in graph.node for name in node.output}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    constants |= {n.output[0]: n.attribute[0].t for n in graph.node if n.op_type == "Constant" and n.attribute}
+    numbers: dict[str, int] = {}
+    signature: list[Any] = []
+    pending = [graph.output[0].name]
+    while pending:
+        name = pending[-1]
+        if name in numbers:
+            pending.pop()
+            continue
+        node = makers.get(name) if name not in constants else None
+        if node is not None:
+            missing = [source for source in node.input if source and source not in numbers]
+            if missing and len(pending) <= len(graph.node):
+                pending.append(missing[0])
+                continue
+        signature.append(_about(name, node, constants, numbers))
+        for made in node.output if node is not None else [name]:
+            numbers[made] = len(numbers)
+        pending.pop()
+    return signature
+
+
+def _about(
+    name: str, node: onnx.NodeProto | None, constants: dict[str, TensorProto], numbers: dict[str, int]
+) -> tuple[Any, ...]:
+    if node is not None:
+        attributes = sorted((a.name, onnx.helper.get_attribute_value(a)) for a in node.attribute)
+        return node.op_type, repr(attributes), tuple(numbers.get(source, -1) for source in node.input)
+    if name in constants:
+        tensor = constants[name]
+        whole = tensor.data_type == TensorProto.INT64 and math.prod(tensor.dims) <= _SHAPE_VALUES
+        return tensor.data_type, tuple(tensor.dims), numpy_helper.to_array(tensor).tolist() if whole else ()
+    return ("input",)
+
+
+def _refusal(why: str) -> ToolchainError:
+    return ToolchainError(f"the exported network is refused: {why}.")

@@ -1,0 +1,50 @@
+"""What engines that run a model themselves share: which model, whether its packages are there, how they fail."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+from automcu_ray.errors import ConfigError, ToolMissingError
+from searchers.engines.base import Reply
+
+_ERROR_CHARS = 300
+
+
+def find_model(engine: str, model: str | None) -> str:
+    """Return the model to load: the absolute path of a folder, or a name that Hugging Face's hub knows.
+
+    Raises:
+        ConfigError: neither the option nor AUTOMCU_MODEL names one, or it is a path to no model.
+    """
+    found = model or os.environ.get("AUTOMCU_MODEL")
+    if not found:
+        raise ConfigError(f"engine {engine!r} needs a model: set engine.model or AUTOMCU_MODEL, found neither.")
+    folder = Path(found).expanduser()
+    if (folder / "config.json").is_file():
+        return str(folder.resolve())  # Tune changes the working directory
+    if folder.is_dir() or found.startswith(("/", ".", "~")) or found.count("/") > 1:
+        raise ConfigError(
+            f"engine {engine!r}: engine.model wants a folder with a model's config.json, or a name on the hub, "
+            f"found {found!r}."
+        )
+    return found
+
+
+def need_packages(engine: str, extra: str, *packages: str) -> None:
+    """Check that an optional extra is installed.
+
+    Raises:
+        ToolMissingError: a package is missing; the message says how to install it.
+    """
+    absent = [package for package in packages if importlib.util.find_spec(package) is None]
+    if absent:
+        raise ToolMissingError(
+            f"engine {engine!r} needs Python packages that are not installed: {', '.join(absent)}. "
+            f"Install: pip install -e '.[{extra}]'. Without any: --engine offline."
+        )
+
+
+def failed(reason: Exception | str, model: str) -> Reply:
+    """Return the Reply that tells an error in one line."""
+    text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+    return Reply(finish_reason="error", error=" ".join(text.split())[:_ERROR_CHARS], model=model)

@@ -1,0 +1,112 @@
+"""Which records a proposal agent is shown: selected summaries of `R(k)` within a budget of tokens (paper 000)."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from automcu_ray.record import Record
+
+CHARS_PER_TOKEN = 3  # of JSON, roughly: whoever wants it exact has to ask the model's own tokenizer
+REASON_CHARS = 160
+Shown = dict[str, list[dict[str, Any]]]  # by heading
+
+
+def select(records: Sequence[Record], tokens: int) -> Shown:
+    """Return summaries for about `tokens` tokens, each record once, by heading.
+
+    The headings take turns, so that each has its best entries in: the Pareto front of accuracy, RAM and Flash from
+    the most accurate one on, the nearest misses from the closest one on, repeats and all others from the latest on.
+    """
+    room = tokens * CHARS_PER_TOKEN
+    shown: Shown = {heading: [] for heading in _HEADINGS}
+    seen: set[int] = set()
+    for heading, record in _in_turns(records):
+        entry = summary(record)
+        size = len(json.dumps(entry))
+        if record.candidate.number in seen or size > room:
+            continue
+        seen.add(record.candidate.number)
+        shown[heading].append(entry)
+        room -= size
+    return {heading: entries for heading, entries in shown.items() if entries}
+
+
+def everything(records: Sequence[Record]) -> Shown:
+    """Return all summaries, oldest first: an ablation, for it grows with the run."""
+    return {"All candidates": [summary(record) for record in records]} if records else {}
+
+
+def summary(record: Record) -> dict[str, Any]:
+    """Return a record in the form of paper 000, section III-B: the network and its metrics, or what was wrong."""
+    candidate, report = record.candidate, record.feasibility
+    entry: dict[str, Any] = {"candidate": candidate.number}
+    if candidate.spec is not None:
+        entry["architecture"] = candidate.spec.compact()
+    entry["status"] = record.status
+    if record.training is not None:
+        entry["accuracy"] = round(record.score, 4)
+    if report is not None and report.ram_bytes is not None:
+        entry |= {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
+    if record.status != "ok":
+        entry["reason"] = record.reason[:REASON_CHARS]
+    return entry
+
+
+def pareto_front(records: Sequence[Record]) -> list[Record]:
+    """Return the trained records that no other one equals or beats in accuracy, RAM and Flash; most accurate first."""
+    measured = [record for record in records if record.status == "ok" and _sizes(record) is not None]
+    front: list[Record] = []
+    for record in sorted(measured, key=lambda one: (-one.score, _sizes(one))):
+        if not any(_no_larger(other, record) for other in front):
+            front.append(record)
+    return front
+
+
+def _pareto(records: Sequence[Record]) -> list[Record]:
+    return pareto_front(records) or sorted((r for r in records if r.status == "ok"), key=lambda one: -one.score)
+
+
+def _misses(records: Sequence[Record]) -> list[Record]:
+    refused = [record for record in records if record.status == "infeasible"]
+    return sorted(refused, key=lambda one: (_over(one), -one.candidate.number))
+
+
+def _repeats(records: Sequence[Record]) -> list[Record]:
+    return [record for record in reversed(records) if record.status == "duplicate"]
+
+
+def _latest(records: Sequence[Record]) -> list[Record]:
+    return list(reversed(records))
+
+
+_HEADINGS = {
+    "Best and Pareto front": _pareto,
+    "Nearest misses": _misses,
+    "Repeats, refused because they had been tried": _repeats,
+    "Latest": _latest,
+}
+
+
+def _in_turns(records: Sequence[Record]) -> Iterator[tuple[str, Record]]:
+    for turn in zip_longest(*(order(records) for order in _HEADINGS.values())):
+        yield from ((heading, record) for heading, record in zip(_HEADINGS, turn, strict=True) if record is not None)
+
+
+def _sizes(record: Record) -> tuple[int, int] | None:
+    report = record.feasibility
+    if report is None or report.ram_bytes is None or report.flash_bytes is None:
+        return None
+    return report.ram_bytes, report.flash_bytes
+
+
+def _no_larger(one: Record, other: Record) -> bool:
+    ours, theirs = _sizes(one), _sizes(other)
+    return ours is not None and theirs is not None and ours[0] <= theirs[0] and ours[1] <= theirs[1]
+
+
+def _over(record: Record) -> float:
+    """Return how far a refused record is beyond its limits, as a share of them; infinite where bytes are not known."""
+    report = record.feasibility
+    found = [] if report is None else [v for v in report.violations if v.over_bytes and v.limit_bytes]
+    return sum(v.over_bytes / v.limit_bytes for v in found if v.over_bytes and v.limit_bytes) or float("inf")

@@ -1,0 +1,133 @@
+"""Conversations in threads: their order, how many at a time, and what each may know."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+from types import MappingProxyType
+
+import pytest
+
+from automcu_ray.task import Task
+from searchers.engines.base import Begun, Reply, Request
+from searchers.llm import LLMSearch
+from searchers.llm_memory import LLMMemorySearch
+from tests.contracts.searcher_contract import drive
+from tests.searchers.test_llm_memory import Scripted, answer_well, settle
+
+
+class Held(Scripted):
+    """Answers conversation n with a network n + 3 channels wide, once it has been released."""
+
+    def __init__(self, recorded: Mapping[int, Begun] = MappingProxyType({})) -> None:
+        super().__init__(self.reply)
+        self.recorded = recorded
+        self.released = {talk: threading.Event() for talk in range(1, 9)}
+
+    def release(self, *talks: int) -> None:
+        for talk in talks:
+            self.released[talk].set()
+
+    def reply(self, request: Request) -> str | Reply:
+        self.released[request.talk].wait(5)
+        return json.dumps({"candidates": [{"backbone": [{"type": "conv", "out_channels": request.talk + 3}]}]})
+
+    @property
+    def talks(self) -> list[int]:
+        return sorted(request.talk for request in self.asked)
+
+
+def search(task: Task, engine: Held, parallel: int = 1) -> LLMSearch:
+    return LLMSearch(task, engine=engine, specs_per_call=1, parallel=parallel)
+
+
+def turn(searcher: LLMSearch, seconds: float = 0.05) -> None:
+    """Turn Tune's loop for a while; nothing is trained."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        searcher.pump()
+        time.sleep(0.002)
+
+
+def test_proposals_come_in_the_order_of_their_conversations(task: Task) -> None:
+    engine = Held()
+    searcher = search(task, engine, parallel=3)
+    searcher.lookahead = 3
+    turn(searcher)
+    engine.release(3, 2)
+    turn(searcher)
+    assert (searcher.ordered, searcher.repository.proposed) == (3, {})
+    engine.release(1, *range(4, 9))
+    turn(searcher)
+    proposed = searcher.repository.proposed
+    assert [proposed[number].talk for number in (1, 2, 3)] == [1, 2, 3]
+
+
+def test_no_more_conversations_at_a_time_than_allowed_and_a_bounded_stock(task: Task) -> None:
+    engine = Held()
+    searcher = search(task, engine, parallel=2)
+    turn(searcher)
+    assert engine.talks == [1, 2]
+    engine.release(*range(1, 9))
+    turn(searcher, 0.2)
+    assert len(searcher.ready) == searcher.lookahead == 2
+    assert searcher.ordered <= searcher.parallel and len(engine.asked) == len(searcher.ready) + searcher.ordered
+
+
+def test_the_next_conversation_goes_on_while_candidates_train(task: Task) -> None:
+    engine = Held()
+    searcher = search(task, engine)
+    searcher.lookahead = 1
+    engine.release(1)
+    turn(searcher)
+    searcher.suggest("training")
+    turn(searcher)
+    assert engine.talks == [1, 2] and len(searcher.live) == 1
+
+
+def test_a_conversation_knows_what_was_learned_before_it_began(task: Task) -> None:
+    engine = Held()
+    engine.release(*range(1, 9))
+    searcher = search(task, engine)
+    searcher.lookahead = 1
+    searcher.trained_budget = 4
+    drive(searcher, 9)
+    numbers = [number for request in engine.asked for number in request.begun.known]
+    assert engine.asked[0].begun == Begun(known=(), size=1)
+    assert numbers == sorted(set(numbers)) and set(numbers) <= {1, 2, 3}  # each is news once
+
+
+def test_a_recorded_conversation_waits_for_the_records_that_it_knew(task: Task) -> None:
+    engine = Held({1: Begun(), 2: Begun(known=(1,)), 3: Begun(known=(2,))})
+    engine.release(*range(1, 9))
+    searcher = search(task, engine, parallel=3)
+    turn(searcher)
+    assert engine.talks == [1]  # the second one knew the first record, which training has yet to make
+    drive(searcher, 3)
+    assert [request.begun.known for request in engine.asked[:3]] == [(), (1,), (2,)]
+
+
+def test_an_engine_that_fails_is_asked_again_later_and_later(task: Task) -> None:
+    times: list[float] = []
+
+    def fail(request: Request) -> Reply:
+        times.append(time.monotonic())
+        return Reply(finish_reason="error", error="down")
+
+    searcher = LLMSearch(task, engine=Scripted(fail), patience=3, backoff_s=0.1)
+    settle(searcher, records=3)
+    assert searcher.gave_up and searcher.exhausted
+    firsts = times[::2]  # a conversation asks twice
+    waits = [later - earlier for earlier, later in pairwise(firsts)]
+    assert waits[0] >= 0.1 and waits[1] >= 0.2
+
+
+@pytest.mark.parametrize("make", [LLMSearch, LLMMemorySearch])
+def test_a_preview_is_what_would_be_asked_and_asks_nobody(make: type[LLMSearch | LLMMemorySearch], task: Task) -> None:
+    preview = make(task, engine=Scripted(answer_well)).preview()
+    engine = Scripted(answer_well)
+    searcher = make(task, engine=engine, parallel=1)
+    turn(searcher)
+    assert preview[0].messages == engine.asked[0].messages
+    assert preview[0].seed == engine.asked[0].seed

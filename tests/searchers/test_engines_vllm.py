@@ -1,0 +1,334 @@
+"""The vLLM engine: its actor with a stand-in for vLLM everywhere, and with vLLM itself where that is installed."""
+
+import importlib.util
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from automcu_ray.cluster import ray
+from automcu_ray.errors import ConfigError, ToolMissingError
+from searchers.engines import local_model, pick_engine
+from searchers.engines import vllm as module
+from searchers.engines.base import Message, Reply, Request
+from searchers.engines.vllm import Server, VllmEngine
+from tests.tiny_model import CONTEXT, make_tiny_model
+
+HAS_VLLM = importlib.util.find_spec("vllm") is not None
+
+
+def request(seed: int = 0, **more: Any) -> Request:
+    return Request(role="generator", messages=(Message(role="user", content="a net"),), seed=seed, **more)
+
+
+# Options ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., VllmEngine]:
+    """Return what makes an engine as if vLLM were installed and the machine had a GPU or none."""
+    monkeypatch.setattr(local_model.importlib.util, "find_spec", lambda name: object())
+
+    def make(*, gpu: bool, **options: Any) -> VllmEngine:
+        monkeypatch.setattr(module, "_has_gpu", lambda: gpu)
+        engine = pick_engine("vllm", {"model": "org/name", **options})
+        assert isinstance(engine, VllmEngine)
+        return engine
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("gpu", "options", "gpus", "utilization"),
+    [
+        (False, {}, 0.0, None),
+        (True, {}, 1.0, 0.9),
+        (True, {"gpus": 0.4}, 0.4, 0.36),
+        (True, {"gpus": 0.4, "gpu_memory_utilization": 0.3}, 0.4, 0.3),
+        (True, {"gpus": 0}, 0.0, None),
+    ],
+)
+def test_the_memory_it_takes_follows_from_the_share_it_reserves(
+    make: Callable[..., VllmEngine], gpu: bool, options: dict[str, Any], gpus: float, utilization: float | None
+) -> None:
+    engine = make(gpu=gpu, **options)
+    assert engine.gpus == gpus
+    assert engine.arguments.get("gpu_memory_utilization") == (utilization and pytest.approx(utilization))
+    assert engine.arguments["enforce_eager"] == (gpus == 0)
+
+
+@pytest.mark.parametrize("gpus", [-0.1, 2])
+def test_it_takes_no_more_than_one_gpu(make: Callable[..., VllmEngine], gpus: float) -> None:
+    with pytest.raises(ConfigError, match=f"from 0 to 1, found {gpus}"):
+        make(gpu=True, gpus=gpus)
+
+
+def test_copies_share_an_actor_and_other_engines_do_not(make: Callable[..., VllmEngine]) -> None:
+    engine = make(gpu=False)
+    assert pickle.loads(pickle.dumps(engine)).actor_name == engine.actor_name != make(gpu=False).actor_name
+
+
+def test_without_ray_it_starts_no_cluster(make: Callable[..., VllmEngine], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
+    (reply,) = make(gpu=False).complete([request()])
+    assert (reply.finish_reason, reply.error, reply.model) == ("error", "Ray is not running", "org/name")
+
+
+def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_model.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ToolMissingError, match=r"not installed: vllm\..*pip install -e '\.\[vllm\]'"):
+        pick_engine("vllm", {"model": "org/name"})
+
+
+# The server, in this process, over a stand-in for vLLM ------------------------------------------------------
+
+
+class FakeEngine:
+    """Writes one token a step for everything that is open, and stops where the test says so."""
+
+    def __init__(self) -> None:
+        self.model_config = SimpleNamespace(max_model_len=100)
+        self.requests: dict[str, Any] = {}
+        self.batches: list[int] = []
+        self.may_step = threading.Semaphore(0)
+        self.breaks = False
+
+    def get_tokenizer(self) -> Any:
+        def encode(messages: list[dict[str, str]], **_: Any) -> dict[str, list[int]]:
+            return {"input_ids": [7] * len(messages[-1]["content"])}
+
+        return SimpleNamespace(apply_chat_template=encode)
+
+    def add_request(self, name: str, prompt: dict[str, Any], sampling: Any) -> None:
+        if sampling.structured_outputs == "bad":
+            raise ValueError("no such\ngrammar")
+        self.requests[name] = SimpleNamespace(prompt=prompt["prompt_token_ids"], sampling=sampling, written=0)
+
+    def step(self) -> list[Any]:
+        self.may_step.acquire()
+        if self.breaks:
+            raise RuntimeError("CUDA out of memory")
+        self.batches.append(len(self.requests))
+        return [self.after(name, one) for name, one in list(self.requests.items())]
+
+    def after(self, name: str, one: Any) -> Any:
+        one.written += 1
+        finished = one.written == one.sampling.max_tokens
+        if finished:
+            del self.requests[name]
+        text = SimpleNamespace(text="x" * one.written, finish_reason="length", token_ids=[1] * one.written)
+        return SimpleNamespace(
+            request_id=name, finished=finished, outputs=[text], prompt_token_ids=one.prompt, num_cached_tokens=3
+        )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine()
+    package, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
+    package.EngineArgs = lambda **arguments: arguments
+    package.LLMEngine = SimpleNamespace(from_engine_args=lambda arguments: engine)
+    package.SamplingParams = SimpleNamespace
+    parameters.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")
+    parameters.StructuredOutputsParams = lambda json: json.get("type")
+    monkeypatch.setitem(sys.modules, "vllm", package)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    return engine
+
+
+class Asking(threading.Thread):
+    """A caller that waits for its reply."""
+
+    def __init__(self, server: Server, one: Request) -> None:
+        super().__init__(daemon=True)
+        self.server, self.one, self.reply = server, one, Reply()
+        self.start()
+
+    def run(self) -> None:
+        self.reply = self.server.ask(self.one)
+
+    def result(self) -> Reply:
+        self.join(5.0)
+        assert not self.is_alive(), "no reply came"
+        return self.reply
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_request_joins_the_batch_that_is_being_written(fake: FakeEngine) -> None:
+    server = Server({"model": "m"})
+    first = Asking(server, request(max_tokens=4))
+    fake.may_step.release()
+    wait_until(lambda: fake.batches == [1])
+    second = Asking(server, request(max_tokens=2))
+    wait_until(lambda: not server._asked.empty() or len(fake.requests) == 2)
+    fake.may_step.release(5)
+    assert (first.result().text, second.result().text) == ("xxxx", "xx")
+    assert 2 in fake.batches
+    reply = second.result()
+    assert (reply.finish_reason, reply.prompt_tokens, reply.cached_tokens) == ("length", 5, 3)
+    assert (reply.completion_tokens, reply.model) == (2, "m")
+
+
+def test_sampling_is_the_requests_and_bounded_by_the_context(fake: FakeEngine) -> None:
+    server = Server({"model": "m"})
+    Asking(server, request(seed=9, temperature=0.5, top_p=0.8, max_tokens=5000, json_schema={"type": "object"}))
+    wait_until(lambda: len(fake.requests) == 1)
+    (one,) = fake.requests.values()
+    got = one.sampling
+    assert (got.seed, got.temperature, got.top_p, got.structured_outputs) == (9, 0.5, 0.8, "object")
+    assert got.max_tokens == 100 - len("a net")
+
+
+def test_what_cannot_be_asked_fails_alone(fake: FakeEngine) -> None:
+    server = Server({"model": "m"})
+    long = request().model_copy(update={"messages": (Message(role="user", content="x" * 100),)})
+    assert Asking(server, long).result().error == "the prompt has 100 tokens, the model's context holds 100"
+    assert Asking(server, request(json_schema={"type": "bad"})).result().error == "ValueError: no such grammar"
+    fake.may_step.release()
+    assert Asking(server, request(max_tokens=1)).result().text == "x"
+
+
+def test_a_model_that_cannot_be_loaded_is_told_to_everyone_who_asks(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(arguments: Any) -> None:
+        raise ValueError("Free memory on device is less than desired")
+
+    monkeypatch.setattr(sys.modules["vllm"].LLMEngine, "from_engine_args", refuse)  # type: ignore[attr-defined]
+    server = Server({"model": "m"})
+    replies = [Asking(server, request(seed)).result() for seed in range(2)]
+    assert [reply.error for reply in replies] == ["ValueError: Free memory on device is less than desired"] * 2
+
+
+def test_a_step_that_breaks_is_told_and_ends_the_process(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    exits: list[int] = []
+
+    def leave(status: int) -> None:
+        exits.append(status)
+        threading.Event().wait()  # this thread goes no further
+
+    monkeypatch.setattr(module, "os", SimpleNamespace(_exit=leave, path=os.path))
+    monkeypatch.setattr(module, "_LEAVE_S", 0.0)
+    server = Server({"model": "m"})
+    caller = Asking(server, request())
+    wait_until(lambda: len(server._open) == 1)
+    fake.breaks = True
+    fake.may_step.release()
+    assert caller.result().error == "RuntimeError: CUDA out of memory"
+    wait_until(lambda: exits == [1])
+
+
+# The engine over a real actor, whose server dies or dawdles as it is asked to -------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def over_ray(
+    cluster: None, make: Callable[..., VllmEngine], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., VllmEngine]]:
+    class Unreliable:  # local, so that it travels by value
+        def __init__(self, arguments: dict[str, Any]) -> None:
+            self.model = arguments["model"]
+
+        def ask(self, request: Request) -> Reply:
+            mark = Path(request.messages[0].content)
+            if request.role == "dies" or (request.role == "dies once" and not mark.exists()):
+                mark.touch()
+                os._exit(1)
+            if request.role == "dawdles":
+                time.sleep(60)
+            return Reply(text=str(os.getpid()), model=self.model)
+
+    monkeypatch.setattr(module, "Server", Unreliable)
+    made = []
+
+    def start(**options: Any) -> VllmEngine:
+        made.append(make(gpu=False, **options))
+        return made[-1]
+
+    yield start
+    for engine in made:
+        engine.close()
+
+
+def role(name: str, mark: Path) -> Request:
+    return Request(role=name, messages=(Message(role="user", content=str(mark)),))
+
+
+def test_what_was_open_when_the_actor_died_is_asked_again_with_a_bound(
+    over_ray: Callable[..., VllmEngine], tmp_path: Path
+) -> None:
+    engine = over_ray()
+    (once,) = engine.complete([role("dies once", tmp_path / "a")])
+    assert once.text
+    (always,) = engine.complete([role("dies", tmp_path / "b")])
+    assert (always.finish_reason, always.text) == ("error", "")
+    assert "Actor" in always.error
+    assert "\n" not in always.error
+
+
+def test_copies_ask_the_same_actor_until_it_is_closed(over_ray: Callable[..., VllmEngine], tmp_path: Path) -> None:
+    engine = over_ray()
+    copy = pickle.loads(pickle.dumps(engine))
+    replies = engine.complete([role("well", tmp_path)] * 2) + copy.complete([role("well", tmp_path)])
+    assert len({reply.text for reply in replies}) == 1
+    engine.close()
+    wait_until(lambda: not alive(int(replies[0].text)))
+
+
+def test_an_answer_that_takes_too_long_is_an_error(over_ray: Callable[..., VllmEngine], tmp_path: Path) -> None:
+    engine = over_ray(timeout_s=1.0)
+    (reply,) = engine.complete([role("dawdles", tmp_path)])
+    assert (reply.finish_reason, reply.error) == ("error", "no reply within 1 s (engine.timeout_s)")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# vLLM itself ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_VLLM, reason="vllm is not installed; scripts/check_vllm.sh installs and tests it")
+def test_vllm_obeys_the_schema_survives_a_kill_and_lets_go(cluster: None, tmp_path: Path) -> None:
+    from searchers.schemas import spec_schema
+
+    engine = VllmEngine(model=str(make_tiny_model(tmp_path / "tiny")))
+    asked = [request(seed, json_schema=spec_schema(), temperature=1.0) for seed in range(16)]
+    replies = engine.complete(asked)
+    assert {reply.finish_reason for reply in replies} == {"stop"}
+    assert all(set(json.loads(reply.text)) == {"backbone", "head"} for reply in replies)
+    long = request().model_copy(update={"messages": (Message(role="user", content="x y " * 9000),)})
+    assert f"context holds {CONTEXT}" in engine.complete([long])[0].error
+    pid = ray.get(module._ACTORS[engine.actor_name].__ray_call__.remote(lambda self: os.getpid()))
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    assert {reply.finish_reason for reply in engine.complete(asked)} == {"stop"}
+    assert not alive(pid)
+    pid = ray.get(module._ACTORS[engine.actor_name].__ray_call__.remote(lambda self: os.getpid()))
+    engine.close()
+    wait_until(lambda: not alive(pid))

@@ -1,0 +1,68 @@
+"""The GENIUS baseline against scripted answers: one cell at a time, every result known before the next one."""
+
+import json
+
+from automcu_ray.cell import OPERATIONS, CellSpec
+from automcu_ray.task import Task
+from searchers.engines.base import Request
+from searchers.engines.offline import read_sections
+from searchers.genius import GeniusSearch
+from searchers.schemas import cell_schema
+from tests.contracts.searcher_contract import ask, story
+from tests.searchers.test_llm_memory import Scripted, settle
+
+
+def answer(request: Request) -> str:
+    """A cell that depends on the number of the conversation."""
+    return json.dumps({"operations": [OPERATIONS[(request.talk >> at) % 5] for at in range(6)]})
+
+
+def train(searcher: GeniusSearch, trials: int) -> None:
+    for number in range(trials):
+        config = ask(searcher, f"trial_{number}")
+        ones = config["cell"]["operations"].count("nor_conv_3x3")
+        searcher.on_trial_complete(f"trial_{number}", {"val_accuracy": 0.5 + ones / 100})
+
+
+def tried(request: Request) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = read_sections(request.messages[1].content)["Tried so far"]
+    return found
+
+
+def test_every_prompt_holds_every_result_before(task: Task) -> None:
+    engine = Scripted(answer)
+    searcher = GeniusSearch(task, engine=engine)
+    searcher.lookahead = 4
+    train(searcher, 4)
+    assert [len(tried(request) or []) for request in engine.asked[:4]] == [0, 1, 2, 3]
+    first = CellSpec.model_validate_json(answer(engine.asked[0]))
+    assert tried(engine.asked[1]) == [{"operations": list(first.operations), "val_accuracy_percent": 50.0}]
+    assert all(request.json_schema == cell_schema() and request.temperature == 0 for request in engine.asked)
+
+
+def test_a_repeat_is_a_record_and_told_to_the_model(task: Task) -> None:
+    engine = Scripted(lambda request: json.dumps({"operations": ["skip_connect"] * 6}))
+    searcher = GeniusSearch(task, engine=engine)
+    train(searcher, 1)
+    settle(searcher, records=2)
+    assert [row[2] for row in story(searcher)][:2] == ["ok", "duplicate"]
+    settle(searcher, records=3)
+    assert tried(engine.asked[2])[1] == {"refused": "equals candidate 1"}
+
+
+def test_five_operations_or_an_unknown_one_get_one_repair_then_a_record(task: Task) -> None:
+    for operations in (["none"] * 5, ["none"] * 5 + ["conv_7x7"]):
+        engine = Scripted(lambda request, names=operations: json.dumps({"operations": names}))  # type: ignore[misc]
+        searcher = GeniusSearch(task, engine=engine)
+        searcher.proposal_budget = 1
+        settle(searcher, records=1)
+        assert [request.role for request in engine.asked] == ["cell", "repair"]
+        assert searcher.repository.records[0].status == "invalid"
+        assert "operations" in searcher.repository.records[0].reason
+
+
+def test_rules_stand_in_for_a_model_and_change_one_operation_of_the_best(task: Task) -> None:
+    searcher = GeniusSearch(task)
+    train(searcher, 6)
+    assert {record.candidate.proposer for record in searcher.repository.records} == {"offline"}
+    assert searcher.trained == 6

@@ -1,0 +1,110 @@
+"""Which records a proposal agent sees, by examples worked out by hand."""
+
+import json
+
+import pytest
+
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.record import Candidate, Record, TrainingSummary
+from automcu_ray.spec import ArchitectureSpec
+from searchers import history
+from searchers.history import CHARS_PER_TOKEN, pareto_front, select
+
+SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 8}]})
+
+
+def trained(number: int, accuracy: float, ram: int | None, flash: int | None) -> Record:
+    report = FeasibilityReport(feasible=True, backend="c_qemu", rung=Rung.LINK, ram_bytes=ram, flash_bytes=flash)
+    summary = TrainingSummary(val_accuracy=accuracy)
+    return Record(candidate=Candidate(number=number, spec=SPEC), status="ok", feasibility=report, training=summary)
+
+
+def refused(number: int, *found: tuple[int, int]) -> Record:
+    """A candidate refused for (found, limit) bytes; without any, for an operator."""
+    violations = tuple(
+        Violation(rung=Rung.LINK, resource="ram", found_bytes=size, limit_bytes=limit, message="overflowed")
+        for size, limit in found
+    ) or (Violation(rung=Rung.CONVERT, resource="operator", message="no such operator"),)
+    report = FeasibilityReport(feasible=False, backend="c_qemu", rung=Rung.LINK, violations=violations)
+    return Record(candidate=Candidate(number=number, spec=SPEC), status="infeasible", reason="x", feasibility=report)
+
+
+def repeat(number: int) -> Record:
+    return Record(candidate=Candidate(number=number, spec=SPEC), status="duplicate", reason="equals candidate 1")
+
+
+def numbers(records: list[Record]) -> list[int]:
+    return [record.candidate.number for record in records]
+
+
+def shown(records: list[Record], tokens: int = 10_000) -> dict[str, list[int]]:
+    return {title: [entry["candidate"] for entry in found] for title, found in select(records, tokens).items()}
+
+
+def test_pareto_front_keeps_whatever_no_other_equals_or_beats_in_all_three() -> None:
+    records = [
+        trained(1, 0.90, 100, 100),
+        trained(2, 0.95, 200, 200),
+        trained(3, 0.90, 90, 150),  # less RAM than 1, more Flash
+        trained(4, 0.89, 100, 100),  # 1 beats it
+        trained(5, 0.95, 200, 200),  # equals 2, which came first
+        trained(6, 0.94, 250, 150),  # more RAM than 2, less Flash
+        trained(7, 0.50, 10, 10),  # the smallest
+        refused(8, (300, 250)),
+    ]
+    assert numbers(pareto_front(records)) == [2, 6, 3, 1, 7]
+
+
+def test_without_sizes_the_most_accurate_ones_stand_in_for_the_front() -> None:
+    records = [trained(1, 0.5, None, None), trained(2, 0.7, None, None), trained(3, 0.6, None, None)]
+    assert pareto_front(records) == []
+    assert shown(records)["Best and Pareto front"][0] == 2
+
+
+def test_nearest_misses_come_by_their_share_of_the_limit_and_the_later_of_equals_first() -> None:
+    records = [
+        refused(1, (150, 100)),  # 50 % over
+        refused(2, (1100, 1000)),  # 10 % over, though by more bytes than most
+        refused(3, (105, 100), (110, 100)),  # 5 + 10 %
+        refused(4),  # not a question of bytes
+        refused(5, (110, 100)),  # 10 % over
+    ]
+    assert numbers(history._misses(records)) == [5, 2, 3, 1, 4]
+
+
+def test_headings_take_turns_and_each_record_is_shown_once() -> None:
+    records = [trained(1, 0.9, 100, 100), refused(2, (150, 100)), repeat(3), trained(4, 0.8, 200, 200)]
+    assert shown(records) == {
+        "Best and Pareto front": [1],
+        "Nearest misses": [2],
+        "Repeats, refused because they had been tried": [3],
+        "Latest": [4],
+    }
+
+
+def test_a_budget_too_small_for_all_goes_to_the_best_of_each_heading() -> None:
+    records = [trained(n, n / 100, 1000 + n, 100) for n in range(1, 20)]
+    records += [refused(n, (200 - n, 100)) for n in range(20, 40)]
+    four = sum(len(json.dumps(history.summary(records[number - 1]))) for number in (18, 19, 38, 39))
+    assert shown(records, tokens=four // CHARS_PER_TOKEN + 1) == {
+        "Best and Pareto front": [19, 18],
+        "Nearest misses": [39, 38],
+    }
+
+
+@pytest.mark.parametrize("tokens", [0, 100, 1000, 3000])
+def test_what_is_shown_keeps_within_the_budget(tokens: int) -> None:
+    records = [trained(n, n / 1000, 1000 + n, 1000 - n) for n in range(1, 300)]
+    entries = [entry for found in select(records, tokens).values() for entry in found]
+    size = sum(len(json.dumps(entry)) for entry in entries)
+    assert size <= tokens * CHARS_PER_TOKEN
+    assert size > (tokens - 100) * CHARS_PER_TOKEN  # and leaves no room for another one
+
+
+def test_no_records_are_shown_as_nothing() -> None:
+    assert select([], 1000) == history.everything([]) == {}
+
+
+def test_a_record_whose_reply_could_not_be_read_is_shown_by_its_reason() -> None:
+    record = Record(candidate=Candidate(number=1), status="invalid", reason="y" * 1000)
+    assert history.summary(record) == {"candidate": 1, "status": "invalid", "reason": "y" * 160}

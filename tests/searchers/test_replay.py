@@ -1,0 +1,113 @@
+"""A recorded run replayed: the same records, bit for bit, in whatever order results come in the second time."""
+
+import json
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from automcu_ray.repository import Repository
+from automcu_ray.task import Task
+from searchers.engine_search import EngineSearch
+from searchers.engines.base import Engine, Reply, Request
+from searchers.engines.cassette import CassetteEngine
+from searchers.engines.log import LoggedEngine
+from searchers.llm import LLMSearch
+from searchers.llm_memory import LLMMemorySearch
+from tests.searchers.test_llm_memory import Scripted
+from tests.searchers.test_offline import LinkerLike
+
+SEARCHERS = {"llm": LLMSearch, "llm_memory": LLMMemorySearch}
+
+
+def jittery(seed: int) -> Engine:
+    """An engine that takes its time, and now and then fails, repeats itself or writes rubbish."""
+    rng = Random(seed)
+
+    def spec(request: Request) -> dict[str, Any]:
+        width = 4 + (len(request.messages[-1].content) + request.seed) % 40
+        return {"backbone": [{"type": "conv", "out_channels": width}, {"type": "residual", "out_channels": width}]}
+
+    def answer(request: Request) -> str | Reply:
+        time.sleep(rng.uniform(0, 0.01))
+        luck = rng.random()
+        if luck < 0.05:
+            return Reply(finish_reason="error", error="busy", prompt_tokens=7)
+        if luck < 0.1 or request.talk == 3:
+            return "no idea"
+        if request.role == "improver":
+            return json.dumps({"problem": f"p{len(request.messages[1].content)}", "suggestion": f"s{luck}"})
+        if isinstance(request.json_schema, dict) and "candidates" in request.json_schema["properties"]:
+            return json.dumps({"candidates": [spec(request), {"backbone": 1}, spec(request)]})
+        return json.dumps(spec(request))
+
+    return Scripted(answer)
+
+
+def make(name: str, task: Task, engine: Engine) -> EngineSearch:
+    searcher: EngineSearch = SEARCHERS[name](task, seed=3, engine=engine, parallel=2, backoff_s=0.001, patience=50)
+    searcher.gate = LinkerLike(task)
+    searcher.trained_budget, searcher.proposal_budget = 12, 200
+    return searcher
+
+
+def run(searcher: EngineSearch, order: Random, until: int = 10_000) -> None:
+    """Train three at a time; which one ends first, and how long anything takes, is up to `order`."""
+    deadline = time.monotonic() + 30
+    for step in range(1_000_000):
+        assert time.monotonic() < deadline, "the run does not end"
+        if len(searcher.repository.records) >= until:
+            return
+        if len(searcher.live) < 3 and searcher.suggest(f"trial_{step}") == "FINISHED":
+            return
+        if searcher.live and order.random() < 0.3:
+            trial = order.choice(list(searcher.live))
+            accuracy = (searcher.live[trial][0].number * 37 % 100) / 100  # a candidate's own, whenever it comes
+            searcher.on_trial_complete(trial, {"val_accuracy": accuracy})
+        time.sleep(order.uniform(0, 0.003))
+
+
+def story(repository: Repository) -> list[str]:
+    """All records in the order of their candidates, without the times at which they were written."""
+    records = sorted(repository.records, key=lambda record: record.candidate.number)
+    return [record.model_dump_json(exclude={"finished_at_s"}) for record in records]
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_cassette_gives_the_same_records(task: Task, tmp_path: Path, name: str, seed: int) -> None:
+    first = make(name, task, LoggedEngine(jittery(seed), tmp_path / "llm" / "calls.jsonl"))
+    run(first, Random(seed))
+    second = make(name, task, CassetteEngine(path=tmp_path))
+    run(second, Random(seed + 100))
+    assert first.trained == second.trained == 12
+    assert story(first.repository) == story(second.repository)
+    statuses = {record.status for record in first.repository.records}
+    assert {"ok", "invalid"} <= statuses  # the run had something to get wrong
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_a_killed_run_pays_for_no_conversation_twice(task: Task, tmp_path: Path, name: str) -> None:
+    journal, calls = tmp_path / "journal.jsonl", tmp_path / "calls.jsonl"
+    first = make(name, task, LoggedEngine(jittery(5), calls))
+    first.repository = Repository(journal)
+    run(first, Random(5), until=6)
+    while first.ordered:  # the calls come back, and are logged, but nobody is there to hear the answer
+        if all(running.future.done() for running in first._running):
+            break
+        time.sleep(0.001)
+    paid = [json.loads(line) for line in calls.read_text().splitlines()]
+    engine = jittery(6)
+    second = make(name, task, LoggedEngine(engine, calls))
+    second.replay(Repository(journal))
+    run(second, Random(7))
+    assert second.trained == 12
+    answered = {
+        (row["request"]["talk"], row["request"]["seed"]) for row in paid if row["reply"]["finish_reason"] == "stop"
+    }
+    asked = {(request.talk, request.seed) for request in engine.asked}  # type: ignore[attr-defined]
+    assert not asked & answered
+    numbers = [record.candidate.number for record in second.repository.records]
+    assert len(numbers) == len(set(numbers))

@@ -1,0 +1,75 @@
+import pytest
+
+from automcu_ray import cluster
+from automcu_ray.config import Resources
+from automcu_ray.errors import ConfigError
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch):
+    """Pretend that Ray runs on so many CPUs and GPUs."""
+
+    def have(cpus: float, gpus: float) -> None:
+        found = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+        monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: found)
+
+    return have
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "reserved", "per_trial", "slots"),
+    [
+        (8, 0, 0.0, 0.0, 8),  # no GPU: as many as CPUs
+        (8, 1, 0.0, 1.0, 1),
+        (8, 4, 0.0, 1.0, 4),
+        (2, 4, 0.0, 1.0, 2),  # CPUs are the limit
+        (8, 1, 0.4, 0.6, 1),  # the rest of the only GPU
+        (8, 2, 0.4, 1.0, 1),  # 0.6 and 1 are free: one whole GPU
+        (8, 2, 1.0, 1.0, 1),
+    ],
+)
+def test_trials_take_what_the_engine_leaves(
+    machine, cpus: float, gpus: float, reserved: float, per_trial: float, slots: int
+) -> None:
+    machine(cpus, gpus)
+    assert cluster.per_trial(Resources(), reserved_gpus=reserved) == (1, pytest.approx(per_trial))
+    assert cluster.slots(Resources(), reserved_gpus=reserved) == slots
+
+
+@pytest.mark.parametrize(
+    ("gpus", "reserved", "share", "slots"),
+    [
+        (1, 0.4, 0.2, 3),  # floating point makes 0.6 / 0.2 less than 3
+        (1, 0.4, 0.3, 2),
+        (2, 0.4, 0.5, 3),  # one beside the engine, two on the other GPU
+        (2, 0.4, 0.6, 2),
+        (4, 0.0, 2.0, 2),
+        (4, 0.4, 2.0, 1),  # 0.6 of a GPU is no part of two whole ones
+        (1, 1.0, 0.0, 16),  # configured to reserve none
+    ],
+)
+def test_a_configured_share_must_come_from_one_gpu(
+    machine, gpus: float, reserved: float, share: float, slots: int
+) -> None:
+    machine(16, gpus)
+    resources = Resources(gpus_per_trial=share)
+    assert cluster.per_trial(resources, reserved_gpus=reserved) == (1, share)
+    assert cluster.slots(resources, reserved_gpus=reserved) == slots
+
+
+def test_an_engine_on_the_only_gpu_leaves_none_and_says_what_to_set(machine) -> None:
+    machine(8, 1)
+    with pytest.raises(ConfigError, match=r"reserves 1 of 1 GPUs.*set engine\.gpus=0\.4"):
+        cluster.slots(Resources(), reserved_gpus=1.0)
+
+
+@pytest.mark.parametrize(("gpus", "reserved", "most"), [(1, 0.4, "0.6"), (0, 0.0, "0"), (2, 1.4, "0.6")])
+def test_a_share_that_is_nowhere_free_is_refused(machine, gpus: float, reserved: float, most: str) -> None:
+    machine(8, gpus)
+    with pytest.raises(ConfigError, match=rf"gpus_per_trial=0\.8.*at most {most} of one"):
+        cluster.per_trial(Resources(gpus_per_trial=0.8), reserved_gpus=reserved)
+
+
+def test_a_configured_number_of_trials_stands(machine) -> None:
+    machine(8, 1)
+    assert cluster.slots(Resources(concurrent_trials=5), reserved_gpus=0.5) == 5

@@ -1,0 +1,87 @@
+"""One training of generated code, in a jail: a TrainingJob that sees no network, only what comes out."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from automcu_ray.config import JailConfig
+from automcu_ray.export import DeployedNetwork, deploy_traced
+from automcu_ray.foreign_onnx import check_foreign
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import TrainingSummary
+from automcu_ray.task import Task
+from trainables.datasets.base import Images, Split
+from trainables.jail.client import Jail, Traced
+from trainables.jail.conversation import CandidateError
+from trainables.jail.shared import SharedArrays
+from trainables.job import TrainingJob
+from trainables.loop import Epoch
+
+
+class CodeJob(TrainingJob):
+    """Trains code after code in one jail, which starts with the first and stays for the next.
+
+    Every accuracy in the summary is worked out here, from the ONNX file that came out.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        protocol: Protocol,
+        train_split: Split,
+        val_split: Split,
+        config: JailConfig,
+        *,
+        threads: int = 1,
+    ) -> None:
+        super().__init__(task, protocol, train_split, val_split)
+        self.jail = Jail(task, config, threads=threads, gpu=self.device == "cuda")
+        self.data: SharedArrays | None = None
+
+    def start(self, code: str, *, seed: int) -> Iterator[Epoch]:  # type: ignore[override]
+        """Return the training of a network whose weights are drawn from `seed`, an epoch at a time."""
+        self.code, self.seed, self.seconds = code, seed, 0.0
+        self.jail.start()
+        return self._timed(self._epochs())
+
+    def finish(self, epoch: Epoch) -> tuple[TrainingSummary, DeployedNetwork]:
+        summary, deployed = super().finish(epoch)
+        as_float = dataclasses.replace(deployed, precision="float32", onnx=deployed.float_onnx)
+        accuracy = as_float.accuracy(self.val_split.images, self.val_split.labels)
+        return summary.model_copy(update={"val_accuracy_float": accuracy}), deployed
+
+    def save(self, folder: Path) -> Path:
+        """Write the code and the trained float network; return the network's file."""
+        (folder / "net.py").write_text(self.code)
+        (folder / "trained.onnx").write_bytes(self.traced.inference)
+        return folder / "trained.onnx"
+
+    def close(self) -> None:
+        self.jail.close()
+        if self.data is not None:
+            self.data.close()
+            self.data = None
+
+    def _epochs(self) -> Iterator[Epoch]:
+        """Yield epochs; the last one only when the trained network is here."""
+        if self.data is None:
+            self.data = SharedArrays(self.train_split.images, self.train_split.labels, self.val_split.images)
+        last: Epoch | None = None
+        for result in self.jail.train(self.code, self.seed, self.protocol, self.data, self.val_split.labels):
+            if isinstance(result, Traced):
+                self.traced = result
+            elif result.last:
+                last = result
+            else:
+                yield result
+        if last is None:
+            raise CandidateError("train", "sandbox", "training ended without a last epoch")
+        yield last
+
+    def _deploy(self, calibration: Images) -> DeployedNetwork:
+        shape, model = self.task.input_shape, self.traced.inference
+        check_foreign(model, shape, self.task.num_classes)
+        return deploy_traced(model, shape, precision=self.task.precision, calibration=calibration)
+
+    def _peak_memory_bytes(self) -> int | None:
+        return self.traced.peak_memory_bytes if self.device == "cpu" else None

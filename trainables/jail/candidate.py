@@ -1,0 +1,180 @@
+"""Runs inside the jail, in a process of the candidate's own: build, forward, export, train, answer by its socket.
+
+Whatever it answers may be a lie: the other side believes sizes, accuracies and shapes only as far as it works them
+out itself.
+"""
+
+import inspect
+import json
+import mmap
+import os
+import resource
+import socket
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from automcu_ray.protocol import Protocol
+from automcu_ray.tracing import TRACED, trace
+from trainables.jail.seccomp import refuse_dangerous_calls
+from trainables.loop import predict, train_scored_by
+
+MODULE = "net"
+OPEN_FILES = 64
+MOST_FILES = 65536  # more than the server ever has open
+CPU_SLACK_S = 5
+
+
+@dataclass
+class Arrays:
+    """A split whose labels may be missing."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+class Unfit(Exception):
+    """The network breaks its contract: it is no module, or its answer has the wrong shape or values."""
+
+
+def run(job: dict[str, Any], files: list[int]) -> NoReturn:
+    """Do one job with the candidate's socket and data (open files) and end the process."""
+    stage = "start"
+    try:
+        talk, *data = files
+        _leave_the_server(files)
+        channel = socket.socket(fileno=talk)
+        _limit(job)
+        refuse_dangerous_calls()
+        torch.set_num_threads(job["threads"])
+        torch.manual_seed(job["seed"])
+        stage = _enter("build", channel)
+        network = _build(job)
+        stage = _enter("forward", channel)
+        _forward(network, job)
+        if job["train"]:
+            stage = _enter("train", channel)
+            _train(network, job, data, channel)
+        stage = _enter("export", channel)
+        shape = tuple(job["input_shape"])
+        _send_graph(channel, "inference", trace(network, shape))
+        if not job["train"]:
+            stage = _enter("fingerprint", channel)
+            _send_graph(channel, "training", trace(network, shape, training=True))
+    except BaseException as error:  # a candidate may raise anything, SystemExit too
+        _send(channel, {"event": "failed", "resource": _resource(error, stage), "error": _words(error)})
+    finally:
+        os._exit(0)
+
+
+def _leave_the_server(files: list[int]) -> None:
+    """Keep the given files alone, and nothing behind the three standard streams."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    first = 3
+    for file in [*sorted(files), MOST_FILES]:
+        os.closerange(first, file)
+        first = file + 1
+
+
+def _limit(job: dict[str, Any]) -> None:
+    """Put this process under the limits of the job; threads count as processes. No file may grow."""
+    seconds = int(job["seconds"] * job["threads"]) + CPU_SLACK_S
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_NPROC: job["processes"],
+    }
+    if job["device"] == "cpu":  # CUDA reserves more addresses than there is memory: there the server watches alone
+        with open("/proc/self/statm") as statm:
+            reserved = int(statm.read().split()[0]) * mmap.PAGESIZE
+        limits[resource.RLIMIT_AS] = reserved + job["memory_bytes"]
+    for limit, value in limits.items():
+        resource.setrlimit(limit, (value, value))
+
+
+def _build(job: dict[str, Any]) -> nn.Module:
+    """Return the candidate's network: `Net()`, or with as much of (in_channels, num_classes) as it takes."""
+    module = types.ModuleType(MODULE)
+    sys.modules[MODULE] = module  # dataclasses look their module up
+    exec(compile(job["code"], f"{MODULE}.py", "exec"), module.__dict__)
+    make = getattr(module, "Net", None)
+    if not (isinstance(make, type) and issubclass(make, nn.Module)):
+        raise Unfit("the code must define `class Net(nn.Module)`")
+    given = {"in_channels": job["input_shape"][0], "num_classes": job["num_classes"]}
+    takes = inspect.signature(make.__init__).parameters
+    network: nn.Module = make(**{name: value for name, value in given.items() if name in takes})
+    return network
+
+
+def _forward(network: nn.Module, job: dict[str, Any]) -> None:
+    network.eval()
+    with torch.no_grad():
+        logits = network(torch.zeros(TRACED, *job["input_shape"]))
+    wanted = (TRACED, job["num_classes"])
+    if not isinstance(logits, Tensor):
+        raise Unfit(f"forward should return a tensor of shape {wanted}, found {type(logits).__name__}")
+    if tuple(logits.shape) != wanted:
+        raise Unfit(f"forward should return shape {wanted}, found {tuple(logits.shape)}")
+    if not bool(torch.isfinite(logits).all()):
+        raise Unfit("forward returned values that are not finite")
+
+
+def _train(network: nn.Module, job: dict[str, Any], data: list[int], channel: socket.socket) -> None:
+    """Train as every candidate is trained; predictions go out each epoch, their accuracy comes back."""
+    images, labels, val_images = (_mapped(file, *about) for file, about in zip(data, job["arrays"], strict=True))
+    reader = channel.makefile("r")
+
+    def accuracy() -> float:
+        predictions = predict(network, val_images, job["device"])
+        _send(channel, {"event": "predictions", "classes": predictions.tolist()})
+        return float(json.loads(reader.readline())["accuracy"])
+
+    protocol = Protocol.model_validate(job["train"])
+    split = Arrays(images, labels)
+    for epoch in train_scored_by(accuracy, network, split, protocol, job["device"], job["seed"]):
+        about = {"loss": epoch.loss, "last": epoch.last, "stopped_early": epoch.stopped_early}
+        _send(channel, {"event": "epoch", **about})
+
+
+def _mapped(file: int, dtype: str, shape: list[int]) -> Any:
+    return np.frombuffer(mmap.mmap(file, 0, prot=mmap.PROT_READ), dtype).reshape(shape)
+
+
+def _enter(stage: str, channel: socket.socket) -> str:
+    _send(channel, {"event": "stage", "stage": stage})
+    return stage
+
+
+def _send(channel: socket.socket, message: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _send_graph(channel: socket.socket, kind: str, model: bytes) -> None:
+    _send(channel, {"event": "graph", "kind": kind, "size": len(model)})
+    channel.sendall(model)
+
+
+def _resource(error: BaseException, stage: str) -> str:
+    """Return what a failure is about, as a Violation's `resource` names it."""
+    no_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    if no_memory:
+        return "memory"
+    if isinstance(error, OSError):
+        return "sandbox"
+    return {"build": "schema", "export": "operator"}.get(stage, "shape")
+
+
+def _words(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:300]

@@ -1,0 +1,211 @@
+"""The jail from outside: sends a candidate in, takes an ONNX file and class numbers out, and believes nothing else."""
+
+import contextlib
+import json
+import select
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automcu_ray.config import JailConfig
+from automcu_ray.errors import ToolMissingError
+from automcu_ray.protocol import Protocol
+from automcu_ray.task import Task
+from backends.programs import running, scratch_folder
+from trainables.datasets.base import Labels
+from trainables.jail.conversation import CandidateError, Conversation
+from trainables.jail.sandbox import require_sandbox, server_command
+from trainables.jail.shared import SharedArrays
+from trainables.loop import Epoch
+
+SERVER = "trainables.jail.server"
+START_S = 120  # importing torch from a cold disk
+GRACE_S = 10  # for the server's own watchdog to act, before this side kills the jail
+SPARE_MESSAGES = 12
+STOP = b"stop"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What the jail gives for a sound candidate, as its process wrote it: ONNX that nobody has checked yet.
+
+    `training` is the graph with all that training sees, None where the exporter cannot write it. The memory is the
+    server's measurement.
+    """
+
+    inference: bytes
+    training: bytes | None
+    peak_memory_bytes: int
+    forward_seconds: float = 0.0
+
+
+class Jail:
+    """One sandboxed server with torch loaded; it starts with the first candidate and takes one at a time.
+
+    A candidate that takes the server with it fails, and the next one starts a new server. Linux ends everything
+    inside when this process ends, however it ends.
+
+    With `gpu` the devices are visible inside, and memory is watched instead of limited, since CUDA reserves far more
+    addresses than memory. That path has not been run yet.
+
+    Attributes:
+        cpu_seconds: what all candidates so far have used, by the server's measurement.
+    """
+
+    def __init__(self, task: Task, config: JailConfig, *, threads: int = 1, gpu: bool = False) -> None:
+        self.task, self.config, self.threads, self.gpu = task, config, threads, gpu
+        self.cpu_seconds = 0.0
+        self._server = contextlib.ExitStack()
+        self._control: socket.socket | None = None
+        self._folder = Path()
+
+    def check(self, code: str) -> Traced:
+        """Build the network, run it on black images, and export it.
+
+        Raises:
+            CandidateError: it failed, or passed a limit.
+            ToolMissingError: this machine cannot isolate it.
+        """
+        job = self._job(code, self.config.check_seconds)
+        started_s, forward_s = time.perf_counter(), 0.0
+        with self._candidate(job, []) as talk:
+            for _ in talk:
+                if talk.stage == "export" and not forward_s:
+                    forward_s = time.perf_counter() - started_s
+        return _traced(talk, forward_s)
+
+    def train(
+        self, code: str, seed: int, protocol: Protocol, data: SharedArrays, val_labels: Labels
+    ) -> Iterator[Epoch | Traced]:
+        """Yield an Epoch after each one, and at last the trained network.
+
+        `data` are training images, their labels, and validation images. Validation labels stay here: class numbers
+        come out and their accuracy goes in, for early stopping. So an epoch's accuracy is what these class numbers
+        deserve; whether the exported network gives them is for the caller to see.
+
+        Raises:
+            CandidateError: as `check`.
+        """
+        about = {"seed": seed, "train": protocol.model_dump(), "arrays": data.about}
+        job = self._job(code, self.config.train_seconds) | about
+        number, accuracy = 0, 0.0
+        with self._candidate(job, list(data.files)) as talk:
+            for message in talk:
+                if message.get("event") == "predictions" and number < protocol.epochs:
+                    number, accuracy = number + 1, _accuracy(message.get("classes"), val_labels)
+                    talk.answer({"accuracy": accuracy})
+                elif message.get("event") == "epoch":
+                    last, early = message.get("last") is True, message.get("stopped_early") is True
+                    yield Epoch(number, accuracy, _number(message.get("loss")), last, early)
+        yield _traced(talk, 0.0)
+
+    def start(self) -> None:
+        """Start the server now: seconds that no candidate should be charged with."""
+        self._running()
+
+    def close(self) -> None:
+        """End the server and everything inside; the next candidate starts a new one."""
+        self._server.close()
+        self._control = None
+
+    def _job(self, code: str, seconds: float) -> dict[str, Any]:
+        return {
+            "code": code,
+            "input_shape": self.task.input_shape,
+            "num_classes": self.task.num_classes,
+            "seconds": seconds,
+            "memory_bytes": self.config.memory_mb << 20,
+            "processes": self.config.processes,
+            "threads": self.threads,
+            "device": "cuda" if self.gpu else "cpu",
+            "seed": 0,
+            "train": None,
+        }
+
+    @contextlib.contextmanager
+    def _candidate(self, job: dict[str, Any], files: list[int]) -> Iterator[Conversation]:
+        """Start a candidate, and see to it that it is gone on every way out."""
+        control = self._running()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            socket.send_fds(control, [json.dumps(job).encode()], [theirs.fileno(), *files])
+            theirs.close()  # so that its end is heard
+            epochs = job["train"]["epochs"] if job["train"] else 0
+            talk = Conversation(ours, job["seconds"] + GRACE_S, 2 * epochs + SPARE_MESSAGES)
+            try:
+                yield talk
+            finally:
+                talk.ended = self._end(control, at_once=not talk.finished, seconds=talk.deadline_s - time.monotonic())
+        limit, number = talk.ended["limit"], talk.ended["signal"]
+        if limit == "time":
+            raise CandidateError(talk.stage, "time", f"stopped: it takes more than {job['seconds']:g} s")
+        if limit == "memory":
+            raise CandidateError(talk.stage, "memory", f"stopped: it takes more than {self.config.memory_mb} MB")
+        if number:
+            raise CandidateError(talk.stage, "sandbox", f"its process died of {signal.Signals(number).name}")
+
+    def _end(self, control: socket.socket, *, at_once: bool, seconds: float) -> dict[str, Any]:
+        """Return what the server says about the candidate's end."""
+        try:
+            if at_once:
+                control.send(STOP)
+            if select.select([control], [], [], max(seconds, GRACE_S))[0] and (answer := control.recv(4096)):
+                ended: dict[str, Any] = json.loads(answer)
+                self.cpu_seconds += ended["cpu_seconds"]
+                return ended
+        except OSError:
+            pass  # it is gone: said below
+        told = self._complaint()
+        self.close()
+        raise CandidateError("build", "sandbox", f"the jail's server ended with this candidate: {told}")
+
+    def _running(self) -> socket.socket:
+        """Return the socket of a running server."""
+        if self._control is not None:
+            if not select.select([self._control], [], [], 0)[0]:
+                return self._control
+            self.close()  # a server speaks only when asked: this is its end
+        require_sandbox(self.config)
+        self._folder = Path(tempfile.mkdtemp(prefix="jail-", dir=scratch_folder()))
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = server_command(self.config, SERVER, [str(theirs.fileno())], gpu=self.gpu)
+            self._server.enter_context(ours)
+            self._server.enter_context(running(command, cwd=self._folder, pass_fds=[theirs.fileno()]))
+        if not select.select([ours], [], [], START_S)[0] or not ours.recv(4096):
+            told = self._complaint()
+            self.close()
+            raise ToolMissingError(f"the jail's server does not start: {told}")
+        self._control = ours
+        return ours
+
+    def _complaint(self) -> str:
+        """Return the last of what the server, not a candidate, has written to its stderr."""
+        lines = [line for path in self._folder.glob("*.stderr") for line in path.read_text().splitlines()]
+        return lines[-1][-200:] if lines else "it says nothing"
+
+
+def _traced(talk: Conversation, forward_s: float) -> Traced:
+    if "inference" not in talk.graphs:
+        raise CandidateError(talk.stage, "sandbox", "its process ended without a network")
+    return Traced(talk.graphs["inference"], talk.graphs.get("training"), talk.ended["peak_memory_bytes"], forward_s)
+
+
+def _accuracy(classes: Any, labels: Labels) -> float:
+    """Return the share of class numbers that are right; 0 for what is no list of them."""
+    try:
+        said = np.asarray(classes, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return float(np.mean(said == labels)) if said.shape == labels.shape else 0.0
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else float("nan")

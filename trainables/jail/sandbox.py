@@ -1,0 +1,102 @@
+"""The command that runs the jail's server: under bubblewrap, seeing its interpreter and little else, or bare."""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from automcu_ray.config import JailConfig
+from automcu_ray.errors import ToolMissingError
+from backends.programs import run_program, scratch_folder
+
+CODE = Path(__file__).resolve().parents[2]
+PACKAGES = ("automcu_ray", "trainables")
+HIDDEN = ("sklearn",)  # installed packages that hold data sets, with the labels of their test images
+FIRST_UID = 1 << 30  # far above any account; each process that keeps a jail has its own
+PROBE_S = 20
+
+
+def require_sandbox(config: JailConfig) -> None:
+    """Return if this machine can run the jail as configured.
+
+    Raises:
+        ToolMissingError: bubblewrap is missing or may not make namespaces; says what to do.
+    """
+    if config.mode == "none":
+        return
+    instead = "--set jail.mode=none runs generated code WITHOUT isolation, under limits of memory and time only"
+    try:
+        probe = run_program([*_sandbox(gpu=False), "true"], timeout_s=PROBE_S, cwd=scratch_folder())
+    except ToolMissingError as error:
+        raise ToolMissingError(f"generated code needs a sandbox: {error} Or else {instead}.") from error
+    if probe.returncode:
+        told = " ".join(probe.stderr.split())[:200]
+        raise ToolMissingError(
+            f"generated code needs a sandbox, and bwrap may not make one here: {told}. Allow user namespaces "
+            "(sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
+            f"in a container the runtime must permit them). Or else {instead}."
+        )
+
+
+def server_command(config: JailConfig, module: str, arguments: Sequence[str], *, gpu: bool) -> list[str]:
+    """Return the command that runs a module of ours inside, with an environment of its own."""
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(CODE),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LANG": "C.UTF-8",
+        "USER": "jail",  # the uid has no name, and torch asks for one
+        "TORCHINDUCTOR_CACHE_DIR": "/dev/shm",  # torch wants this folder to exist; nothing is compiled
+        "OMP_NUM_THREADS": "1",  # the server must have one thread when it forks; a child sets its own number
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    run = ["env", "-i", *(f"{key}={value}" for key, value in environment.items()), sys.executable, "-s", "-m", module]
+    prefix = _sandbox(gpu=gpu) if config.mode == "bubblewrap" else []
+    return [*prefix, *run, *arguments]
+
+
+def _sandbox(*, gpu: bool) -> list[str]:
+    """Return the command up to the program it is to run.
+
+    Nothing inside can be written. The program is process 1 of its own namespace: no signal from inside reaches it, and
+    with it everything inside ends. Root gives up its identity inside, because the kernel exempts root from the limit
+    on processes; anyone else needs a user namespace.
+    """
+    mounts = [word for path in _readable() for word in ("--ro-bind-try", path, path)]
+    if gpu:
+        devices = sorted(str(path) for path in Path("/dev").glob("nvidia*"))
+        mounts += [word for path in devices for word in ("--dev-bind-try", path, path)]
+        mounts += ["--ro-bind-try", "/sys", "/sys"]
+    hidden = [word for path in _hidden() for word in ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)]
+    is_root = os.geteuid() == 0
+    uid = str(FIRST_UID + os.getpid())
+    rights = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if is_root else ["--unshare-user", "--uid", uid]
+    drop = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all"] if is_root else []
+    return [
+        *("bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+        *("--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "jail", "--cap-drop", "ALL", *rights),
+        *_parents(),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *mounts,
+        *hidden,
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"),
+        *drop,
+    ]
+
+
+def _readable() -> list[str]:
+    """Return what is visible inside: system libraries, the interpreter with its packages, our own two packages."""
+    system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu"]
+    return [*system, *dict.fromkeys([sys.base_prefix, sys.prefix]), *(str(CODE / package) for package in PACKAGES)]
+
+
+def _hidden() -> list[str]:
+    specs = [importlib.util.find_spec(package) for package in HIDDEN]
+    return [str(Path(spec.origin).parent) for spec in specs if spec is not None and spec.origin is not None]
+
+
+def _parents() -> list[str]:
+    """Return options that make the folders above every mount, open to all: bwrap would make them root's alone."""
+    parents = {parent for path in _readable() for parent in Path(path).parents if parent != Path("/")}
+    return [word for parent in sorted(parents) for word in ("--perms", "0755", "--dir", str(parent))]
