@@ -9,9 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 PIP_ARGS ?=
-APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
+APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search test test-slow lint bench setup tools clean help
+.PHONY: search test test-slow lint bench check-vllm setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
@@ -30,6 +30,12 @@ lint: setup  ## ruff and mypy
 bench: setup  ## print the figures of BENCHMARKS.md
 	$(BIN)/python benchmarks/bench_toolchain.py
 	$(BIN)/python benchmarks/bench_loop.py
+	$(BIN)/python benchmarks/bench_jail.py
+	$(BIN)/python benchmarks/bench_prompts.py
+	$(BIN)/python benchmarks/bench_engine_overlap.py
+
+check-vllm:  ## engines vllm and openai against vLLM itself, in .venv-vllm: ten minutes
+	scripts/check_vllm.sh
 
 setup: tools $(VENV)/.installed  ## install what is missing
 

@@ -1,4 +1,7 @@
-"""ONNX that a process nobody trusts has written: what it must be before it is loaded, what it holds, what it equals."""
+"""ONNX that a process nobody trusts has written: what it must be before it is loaded, what it holds, what it equals.
+
+What passes is run by onnxruntime outside the jail: a flaw of its known operators would be within reach of hostile code.
+"""
 
 import hashlib
 import math
@@ -14,8 +17,9 @@ from automcu_ray.tracing import INPUT, OPSET, OUTPUT, TRACED
 
 MAX_BYTES = 64_000_000
 MAX_NODES = 5_000
-MAX_VALUES = 1 << 26  # of all intermediate tensors together, for the images traced
-MAX_MACS = 4_000_000_000  # per image; an STM32H7 would take half a minute
+MAX_TENSOR = 1 << 22  # values of one intermediate tensor, for the images traced: 2 MB an image at int8
+MAX_VALUES = 1 << 25  # of all intermediate tensors together
+MAX_MACS = 1_000_000_000  # per image; an STM32H7 would take several seconds
 OPERATORS = frozenset(
     """Abs Add And ArgMax AveragePool BatchNormalization Cast Clip Concat Constant ConstantOfShape Conv ConvTranspose
     Cos DepthToSpace Div Einsum Elu Equal Erf Exp Expand Flatten Gather Gemm GlobalAveragePool GlobalMaxPool
@@ -25,7 +29,8 @@ OPERATORS = frozenset(
     SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where""".split()
 )
 _ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "TENSOR", "FLOATS", "INTS"})
-_SHAPE_VALUES = 64  # integer constants up to this size are structure (axes, shapes), not weights
+_TYPES = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
+_FEW_VALUES = 64  # constants in the code up to this size are structure: shapes, a scale, a dropout's rate
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,8 @@ def _check_tensors(model: onnx.ModelProto) -> None:
     for tensor in [*model.graph.initializer, *constants]:
         if tensor.external_data or tensor.data_location != TensorProto.DEFAULT:
             raise _refusal("a tensor should lie in the file itself")
+        if tensor.data_type not in _TYPES:
+            raise _refusal("a tensor should hold floats, integers or truth values")
         if any(size < 0 for size in tensor.dims) or math.prod(tensor.dims) > MAX_BYTES:
             raise _refusal("a tensor has an impossible shape")
         try:
@@ -134,8 +141,8 @@ def _measure(model: onnx.ModelProto) -> ForeignNetwork:
     if unknown:
         raise _refusal(f"the size of {unknown[0][:60]!r} is not known before it runs")
     values = sum(math.prod(shapes[name] or ()) for name in names)
-    if values > MAX_VALUES:
-        raise _refusal(f"its intermediate tensors hold {values} values for {TRACED} images, over {MAX_VALUES}")
+    if values > MAX_VALUES or any(math.prod(shapes[name] or ()) > MAX_TENSOR for name in names):
+        raise _refusal(f"its intermediate tensors are too large: {values} values for {TRACED} images")
     macs = sum(_macs(node, {**weights, **shapes}) for node in graph.node) // TRACED
     if macs > MAX_MACS:
         raise _refusal(f"it needs {macs} multiply-accumulates an image, over {MAX_MACS}")
@@ -173,8 +180,7 @@ def _walk(graph: onnx.GraphProto) -> list[Any]:
     A graph that turns in a circle is cut at a depth that no other reaches.
     """
     makers = {name: node for node in graph.node for name in node.output}
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    constants |= {n.output[0]: n.attribute[0].t for n in graph.node if n.op_type == "Constant" and n.attribute}
+    weights = {tensor.name: tensor for tensor in graph.initializer}
     numbers: dict[str, int] = {}
     signature: list[Any] = []
     pending = [graph.output[0].name]
@@ -183,13 +189,13 @@ def _walk(graph: onnx.GraphProto) -> list[Any]:
         if name in numbers:
             pending.pop()
             continue
-        node = makers.get(name) if name not in constants else None
+        node = makers.get(name)
         if node is not None:
             missing = [source for source in node.input if source and source not in numbers]
             if missing and len(pending) <= len(graph.node):
                 pending.append(missing[0])
                 continue
-        signature.append(_about(name, node, constants, numbers))
+        signature.append(_about(name, node, weights, numbers))
         for made in node.output if node is not None else [name]:
             numbers[made] = len(numbers)
         pending.pop()
@@ -197,16 +203,15 @@ def _walk(graph: onnx.GraphProto) -> list[Any]:
 
 
 def _about(
-    name: str, node: onnx.NodeProto | None, constants: dict[str, TensorProto], numbers: dict[str, int]
+    name: str, node: onnx.NodeProto | None, weights: dict[str, TensorProto], numbers: dict[str, int]
 ) -> tuple[Any, ...]:
-    if node is not None:
-        attributes = sorted((a.name, onnx.helper.get_attribute_value(a)) for a in node.attribute)
-        return node.op_type, repr(attributes), tuple(numbers.get(source, -1) for source in node.input)
-    if name in constants:
-        tensor = constants[name]
-        whole = tensor.data_type == TensorProto.INT64 and math.prod(tensor.dims) <= _SHAPE_VALUES
-        return tensor.data_type, tuple(tensor.dims), numpy_helper.to_array(tensor).tolist() if whole else ()
-    return ("input",)
+    if node is None:
+        return (weights[name].data_type, tuple(weights[name].dims)) if name in weights else ("input",)
+    if node.op_type == "Constant":
+        value = numpy_helper.to_array(node.attribute[0].t)
+        return str(value.dtype), value.shape, value.tolist() if value.size <= _FEW_VALUES else ()
+    attributes = sorted((a.name, onnx.helper.get_attribute_value(a)) for a in node.attribute)
+    return node.op_type, repr(attributes), tuple(numbers.get(source, -1) for source in node.input)
 
 
 def _refusal(why: str) -> ToolchainError:

@@ -75,10 +75,14 @@ def _module(op: Op) -> nn.Module:
 
 
 def spec_names(text: str) -> str:
-    """Return a toolchain's message with the paths of ONNX nodes replaced by the names of the spec's operators."""
-    return re.sub(
+    """Return a toolchain's message with the paths of ONNX nodes replaced by the names of the spec's operators.
+
+    A node of generated code becomes the name of its module: `/body/body.0/Conv_quant` is `body.0`.
+    """
+    named = re.sub(
         rf"\S*?((?:layer_\d+|head){NAME_SEPARATOR}[a-z0-9_]+?)(?:[./][^\s,;]*|_quant)*(?=[\s,;]|$)", _dotted, text
     )
+    return re.sub(r"(?:/[\w.]+)*/([\w.]+)/\w+_quant\b", r"\1", named)
 
 
 def _dotted(match: re.Match[str]) -> str:

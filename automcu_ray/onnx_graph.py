@@ -9,6 +9,9 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 
+_MOVES = ("MaxPool", "Flatten", "Reshape")  # each value of their output is one of their input
+
+
 @dataclass(frozen=True)
 class IntegerEnds:
     """Scales and zero points of an int8 model's input and output: real value = (q - zero_point) * scale."""
@@ -95,7 +98,7 @@ def leading_window(model: onnx.ModelProto) -> int:
 
 
 def quantise_before_pools(model: onnx.ModelProto) -> None:
-    """Swap max pools at the input with the QuantizeLinear behind them, in place.
+    """Swap max pools, or flattening, at the input with the QuantizeLinear behind them, in place.
 
     onnxruntime leaves an operator in float that only moves values, if what it reads is not quantised yet. A maximum
     commutes with the (monotone) quantisation, so the swapped graph gives the same values.
@@ -103,7 +106,7 @@ def quantise_before_pools(model: onnx.ModelProto) -> None:
     graph = model.graph
     makers = {node.output[0]: node for node in graph.node}
     quantise = next(node for node in graph.node if node.op_type == "QuantizeLinear")
-    while (pool := makers.get(quantise.input[0])) is not None and pool.op_type == "MaxPool":
+    while (pool := makers.get(quantise.input[0])) is not None and pool.op_type in _MOVES:
         image, pooled, result = pool.input[0], pool.output[0], quantise.output[0]
         pool.input[0], pool.output[0] = pooled, result
         quantise.input[0], quantise.output[0] = image, pooled

@@ -39,6 +39,11 @@ class Plan:
     board: Board | None
     points: tuple[Candidate, ...]
 
+    @property
+    def reserved_gpus(self) -> float:
+        """Share of a GPU that the engine keeps from the trials."""
+        return self.engine.gpus if self.engine is not None else 0.0
+
 
 def prepare(config: RunConfig) -> Plan:
     """Return the plan of a run.
@@ -55,6 +60,11 @@ def prepare(config: RunConfig) -> Plan:
     asks_engine = "engine" in inspect.signature(make_searcher).parameters
     engine = pick_engine(config.engine.name, config.engine.options)
     backend = _backend(config)
+    if config.writes_code and not engine.is_language_model:
+        raise ConfigError(
+            f"searcher.form is 'code', which engine {engine.name!r} cannot write: it has rules for specs only. "
+            "Take a language model, such as --engine openai."
+        )
     board = _board(config, backend)
     make_dataset = plugins.load("dataset", DATASETS, config.dataset.name)
     dataset = make_dataset(

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.status import Status
 
 from automcu_ray.record import Record, best
+from automcu_ray.screen import say
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
 
@@ -30,7 +31,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
         self._count_busy_slots()
         records = self.searcher.repository.records
         for record in records[self.printed :]:
-            self.console.print(describe(record, self.task), highlight=False, markup=False, soft_wrap=True)
+            say(self.console, describe(record, self.task))
         self.printed = len(records)
         if self.console.is_terminal:
             self._show(self.summary(records))
@@ -88,7 +89,7 @@ def describe(record: Record, task: Task) -> str:
     head = f"#{record.candidate.number:<4} {_stage(record):<20}"
     report = record.feasibility
     if record.training is None:
-        return f"{head} {record.reason[:140]}"
+        return f"{head} {' '.join(record.reason.split())[:140]}"
     line = f"{head} accuracy {record.score:.4f}"
     if report is not None and report.ram_bytes is not None and report.flash_bytes is not None:
         line += (

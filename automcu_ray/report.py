@@ -150,6 +150,8 @@ def utc(at_s: float | None) -> str:
 
 def layers(candidate: Candidate) -> str:
     """Return a candidate's layers in short: type and output channels, like "conv16 residual24 max_pool"."""
+    if candidate.cell is not None:
+        return str(candidate.cell)
     if candidate.spec is None:
         return f"PyTorch, {len(candidate.code.splitlines())} lines" if candidate.code else ""
     return " ".join(f"{layer.type}{getattr(layer, 'out_channels', None) or ''}" for layer in candidate.spec.backbone)

@@ -119,13 +119,14 @@ _SCHEMA = pa.schema(
 
 def _row(record: Record) -> dict[str, Any]:
     candidate, report, training = record.candidate, record.feasibility, record.training
+    structure = candidate.spec or candidate.cell
     flat: dict[str, Any] = {
         **record.cost.model_dump(),
         **(report.model_dump() if report else {}),
         **(training.model_dump() if training else {}),
         **candidate.model_dump(),
         **record.model_dump(include={"status", "reason", "finished_at_s"}),
-        "spec": json.dumps(candidate.spec.compact()) if candidate.spec else None,
+        "spec": json.dumps(structure.compact()) if structure else None,
         "rung": str(report.rung) if report else None,
     }
     return {name: flat.get(name) for name in _SCHEMA.names}

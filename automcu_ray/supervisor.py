@@ -125,7 +125,7 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
         say(console, f"resumed: {known}")
     if searcher.exhausted:
         return True
-    slots = cluster.slots(plan.config.resources)
+    slots = cluster.slots(plan.config.resources, reserved_gpus=plan.reserved_gpus)
     progress = Progress(searcher, plan.task, console)
     try:
         _tuner(plan, folder, searcher, progress, slots).fit()
@@ -172,7 +172,7 @@ def _trainable(plan: Plan) -> Any:
     if isinstance(plan.dataset, Table):
         return tune.with_resources(tune.with_parameters(TableTrainable, table=plan.dataset), {"cpu": 1})
     config = plan.config
-    cpus, gpus = cluster.per_trial(config.resources)
+    cpus, gpus = cluster.per_trial(config.resources, reserved_gpus=plan.reserved_gpus)
     trainable = tune.with_parameters(
         ProxyTrainable,
         task=plan.task,

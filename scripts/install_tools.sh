@@ -3,7 +3,7 @@
 set -eu
 
 missing=""
-for program in arm-none-eabi-gcc qemu-system-arm; do
+for program in arm-none-eabi-gcc qemu-system-arm bwrap; do
     command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
 done
 "${PYTHON:-python3}" -c "import ensurepip" 2>/dev/null || { missing="$missing python3-venv"; set -- "$@" python3-venv; }
@@ -11,7 +11,7 @@ done
 
 echo "Missing:$missing"
 if ! command -v apt-get >/dev/null 2>&1; then
-    echo "No apt-get here. Install the GNU Arm embedded toolchain with newlib and QEMU for Arm, then run make again." >&2
+    echo "No apt-get here. Install the GNU Arm embedded toolchain with newlib, QEMU for Arm and bubblewrap, then run make again." >&2
     exit 2
 fi
 echo "Installing with apt-get: $*"

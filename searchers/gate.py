@@ -130,7 +130,7 @@ class Gate:
             return candidate, _broken(f"the toolchain broke: its process died {MAX_DEATHS} times over this candidate")
         except (ray.exceptions.RayError, ToolchainError) as error:
             return candidate, _broken(f"the toolchain broke: {str(error).strip().splitlines()[-1][:200]}")
-        if self.cache is not None:
+        if self.cache is not None and not _may_pass_next_time(report):
             self.cache.put(candidate.hash, report)
         return candidate, report
 
@@ -159,6 +159,11 @@ class FeasibilityCallback(tune.Callback):  # type: ignore[misc]
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.searcher.pump()
+
+
+def _may_pass_next_time(report: FeasibilityReport) -> bool:
+    """Return whether a busy machine alone could be the reason: generated code that ran out of time or memory."""
+    return any(violation.resource in ("time", "memory", "sandbox") for violation in report.violations)
 
 
 def _refusal(violations: tuple[Violation, ...]) -> FeasibilityReport:

@@ -9,6 +9,7 @@ from automcu_ray.record import Record
 
 CHARS_PER_TOKEN = 3  # of JSON, roughly: whoever wants it exact has to ask the model's own tokenizer
 REASON_CHARS = 160
+_LEAST_CHARS = 50  # of a summary
 Shown = dict[str, list[dict[str, Any]]]  # by heading
 
 
@@ -21,7 +22,7 @@ def select(records: Sequence[Record], tokens: int) -> Shown:
     room = tokens * CHARS_PER_TOKEN
     shown: Shown = {heading: [] for heading in _HEADINGS}
     seen: set[int] = set()
-    for heading, record in _in_turns(records):
+    for heading, record in _in_turns(records, most=room // _LEAST_CHARS):
         entry = summary(record)
         size = len(json.dumps(entry))
         if record.candidate.number in seen or size > room:
@@ -88,8 +89,9 @@ _HEADINGS = {
 }
 
 
-def _in_turns(records: Sequence[Record]) -> Iterator[tuple[str, Record]]:
-    for turn in zip_longest(*(order(records) for order in _HEADINGS.values())):
+def _in_turns(records: Sequence[Record], most: int) -> Iterator[tuple[str, Record]]:
+    """Yield records with their headings, `most` for each: no room is left after that many."""
+    for turn in zip_longest(*(order(records)[:most] for order in _HEADINGS.values())):
         yield from ((heading, record) for heading, record in zip(_HEADINGS, turn, strict=True) if record is not None)
 
 

@@ -50,7 +50,7 @@ class LLMSearch(EngineSearch):
         engine: Engine | None = None,
         specs_per_call: int = 4,
         context: Context = "selected",
-        history_tokens: int = 1500,
+        history_tokens: int = 1200,
         temperature: float = 0.0,
         top_p: float = 1.0,
         max_tokens: int = 4096,

@@ -49,6 +49,16 @@ def test_an_int8_network_is_int8_from_end_to_end(name: str) -> None:
     assert not {"QuantizeLinear", "DequantizeLinear"} & set(operators(made.onnx))
 
 
+@pytest.mark.parametrize("pool", [nn.Identity(), nn.MaxPool2d(2)])
+def test_flattened_pixels_are_int8_from_end_to_end(pool: nn.Module) -> None:
+    pixels = pool(torch.zeros(1, *SHAPE)).numel()
+    net = nn.Sequential(pool, nn.Flatten(), nn.Linear(pixels, CLASSES))
+    made = deploy(net, SHAPE, precision="int8", calibration=images(4))
+    graph = with_batch_one(made.onnx).graph
+    assert {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)} == {onnx.TensorProto.INT8}
+    assert not {"QuantizeLinear", "DequantizeLinear"} & set(operators(made.onnx))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_float32_answers_what_torch_answers(name: str) -> None:
     made, batch = deployed_network(name, "float32"), images(5)

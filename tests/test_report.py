@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from automcu_ray import plots, report
+from automcu_ray.cell import CellSpec
 from automcu_ray.config import RunConfig, compose
 from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
 from automcu_ray.ledger import Cost
@@ -297,3 +298,47 @@ def test_only_whole_units_that_people_read() -> None:
     assert (report.kb(1536), report.kb(20), report.kb(None)) == ("1.5 KB", "20 bytes", "not measured")
     assert (report.percent(0.5), report.percent(float("nan"))) == ("50.00 %", "not measured")
     assert (report.seconds(90), report.seconds(600), report.seconds(7500)) == ("90.0 s", "10 min", "2 h 5 min")
+
+
+def test_code_is_shown_by_its_length_with_the_text_to_unfold(tmp_path: Path) -> None:
+    code = f'class Net(nn.Module):\n    """{HOSTILE}"""\n'
+    record = trained(1, 0.9, spec=None, code=code)
+    found = repository(record)
+    finish(found, record)
+    seen = page(tmp_path, found)
+    assert "PyTorch, 2 lines" in seen.text and "class Net(nn.Module):" in seen.text
+    assert HOSTILE in seen.text and seen.tags.count("script") == 1
+
+
+@pytest.mark.parametrize(
+    "why", ["5000 tokens are used, the budget is 4000", "engine 'openai' failed 5 times in a row; last: engine: <b>"]
+)
+def test_why_a_search_stopped_early_is_told(tmp_path: Path, why: str) -> None:
+    found = repository(trained(1, 0.9))
+    found.append("searched", seconds=9.0, slot_busy_share=None, interrupted=False, gave_up=why)
+    seen = page(tmp_path, found)
+    assert f"The search stopped early: {why}." in seen.text
+    assert "<b>." not in seen.source
+
+
+def test_the_trend_and_the_tokens_of_the_prefix_cache_stand_beside_each_other(tmp_path: Path) -> None:
+    model = {"name": "openai", "model": "m", "is_language_model": True}
+    spent = Cost(prompt_tokens=7000, cached_tokens=4200, completion_tokens=300, usd=0.0125)
+    records = [trained(number, score, cost=spent) for number, score in ((1, 0.5), (2, 0.7), (3, 0.6))]
+    text = page(tmp_path, repository(*records, engine=model)).text
+    assert "prompt tokens 21,000 of these, from the prefix cache 12,600 completion tokens 900 money $0.0375" in text
+    assert "trained, of all outcomes 3 of 3, 100.00 % accuracy, first to best 50.00 % to 70.00 %" in text
+    assert "Spearman +0.50" in text and "distinct candidates, accuracies 3, 3" in text
+
+
+def test_a_table_has_a_winner_and_no_firmware(tmp_path: Path) -> None:
+    cell = CellSpec(operations=("nor_conv_3x3",) * 6)
+    found = repository()
+    summary = TrainingSummary(val_accuracy=0.9, device="table")
+    candidate = Candidate(number=1, cell=cell, hash=cell.hash(), proposer="genius")
+    found.add(Record(candidate=candidate, status="ok", training=summary))
+    manifest = {"table": "NAS-Bench-201 cifar10", "number": 1, "hash": cell.hash(), "architecture": str(cell)}
+    found.append("finished", manifest={**manifest, "val_accuracy": 0.9, "test_accuracy": 0.9374})
+    text = page(tmp_path, found).text
+    assert "Candidate #1 is the best of this run in NAS-Bench-201 cifar10" in text
+    assert "93.74 %" in text and str(cell) in text and "STM32" not in text.split("The search")[0]

@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,8 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backends.programs import missing
-from searchers.engines.base import Message, Request
-from searchers.engines.offline import OfflineEngine
+from tests.searchers.endpoint import PROMPT_PRICE, endpoint, says
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "search.py"
 TOOLS = pytest.mark.skipif(
@@ -87,6 +84,12 @@ class TestBadInput:
             (["--target", "rp2040", "--set", "board.mode=qemu"], "no machine for target 'rp2040'"),
             (["--backend", "analytic", "--set", "board.mode=qemu"], "builds no firmware"),
             (["--engine", "openai"], "needs a model"),
+            (["--engine", "cassette", "--set", "engine.path={folder}"], "no recorded calls in"),
+            (["--searcher", "genius"], "proposes a cell, task 'digits' wants a network"),
+            (["--searcher", "random", "--show-prompt"], "asks no engine"),
+            (["--set", "searcher.form=code"], "engine 'offline' cannot write"),
+            (["--set", "searcher.form=cod"], "searcher.form"),
+            (["--set", "budget.max_tokens=0"], "budget.max_tokens"),
             (["--set", "points_to_evaluate=[{{backbone: [{{type: cnv}}]}}]"], "points_to_evaluate"),
             (["--resume", "{folder}/none"], "no run in"),
             (["--resume", "{folder}", "--seed", "3"], "leave the other flags out"),
@@ -126,6 +129,24 @@ class TestBadInput:
         assert "--backend analytic" in error
         assert not (tmp_path / "runs").exists()
 
+    @pytest.mark.parametrize(("searcher", "role"), [("llm", "proposer"), ("llm_memory", "generator")])
+    def test_show_prompt_prints_what_would_be_asked_and_writes_nothing(
+        self,
+        searcher: str,
+        role: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        flags = ["--runs", str(tmp_path / "runs"), "--searcher", searcher, "--show-prompt"]
+        monkeypatch.setattr(sys, "argv", ["search.py", *flags])
+        with pytest.raises(SystemExit) as caught:
+            load_script().main()
+        printed = capsys.readouterr().out
+        assert caught.value.code == 0
+        assert role in printed and "[system]" in printed and "## Limits" in printed and '"ram_bytes": 24576' in printed
+        assert not (tmp_path / "runs").exists()
+
     def test_dry_run_shows_the_configuration_and_writes_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -161,55 +182,35 @@ def test_a_search_leaves_a_network_that_runs(tmp_path: Path) -> None:
     assert sum(row["event"] == "test_read" for row in journal(run)) == 1
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """An OpenAI-compatible server: the offline rules behind HTTP, and rubbish for the first few requests."""
-
-    rubbish = 4  # a generator's first reply, and its repair, of two conversations
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        messages = tuple(Message(**message) for message in body["messages"][:2])
-        text = OfflineEngine().complete([Request(role="any", messages=messages, seed=body["seed"])])[0].text
-        if type(self).rubbish:
-            type(self).rubbish -= 1
-            text = "I would rather run `rm -rf /`."
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 1000, "completion_tokens": 100}
-        reply = json.dumps({"id": "1", "model": "rules", "choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(reply)))
-        self.end_headers()
-        self.wfile.write(reply)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
 def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each(tmp_path: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    engine = ("--engine", "openai", "--set", f"engine.base_url=http://127.0.0.1:{server.server_port}/v1")
-    prices = ("--set", "engine.model=rules", "--set", "engine.usd_per_million_prompt=1")
-    try:
-        process = start(
-            tmp_path, *engine, *prices, "--backend", "analytic", "--name", "run", "--set", "budget.trained=3", *QUICK
-        )
-        output, _ = process.communicate(timeout=400)
-    finally:
-        server.shutdown()
+    rubbish = says("\x1b[31mI would rather run `touch canary`; $(touch canary) && rm -rf /")
+    with endpoint({talk: [rubbish, rubbish] for talk in (1, 2)}) as served:
+        engine = ("--engine", "openai", "--set", f"engine.base_url={served.url}", "--set", "engine.model=rules")
+        prices = ("--set", f"engine.usd_per_million_prompt={PROMPT_PRICE}")
+        rest = ("--backend", "analytic", "--name", "run", "--set", "budget.trained=3", *QUICK)
+        output, _ = (process := start(tmp_path, *engine, *prices, *rest)).communicate(timeout=400)
+        used = served.used
     assert process.returncode == 0, output
     assert "No language model" not in output
+    assert "\x1b" not in output and "touch canary" not in output
+    assert not list(tmp_path.rglob("canary")) and not Path("canary").exists()
     run = tmp_path / "run"
     assert len(trained(run)) == 3
     invalid = [row for row in records(run) if row["status"] == "invalid"]
-    assert invalid and all(row["reason"] and "rm -rf" in row["candidate"]["reply"] for row in invalid)
+    assert len(invalid) == 2 and all(row["reason"] and "rm -rf" in row["candidate"]["reply"] for row in invalid)
     proposed = [row["candidate"] for row in records(run)]
     assert {candidate["proposer"] for candidate in proposed} == {"llm_memory"}
-    assert all(candidate["cost"]["prompt_tokens"] >= 1000 for candidate in proposed)
-    assert all(candidate["cost"]["usd"] >= 0.001 for candidate in proposed)
+    assert sum(candidate["cost"]["prompt_tokens"] for candidate in proposed) == used.prompt_tokens
+    assert sum(candidate["cost"]["completion_tokens"] for candidate in proposed) == used.completion_tokens
+    assert sum(candidate["cost"]["usd"] for candidate in proposed) == pytest.approx(
+        used.prompt_tokens * PROMPT_PRICE / 1e6
+    )
     calls = [json.loads(line) for line in (run / "llm" / "calls.jsonl").read_text().splitlines()]
-    assert len(calls) >= len(proposed)
+    assert len(calls) == served.requests
+    searched = next(row for row in journal(run) if row["event"] == "searched")
+    assert searched["trend"]["trained"] == 3
+    assert f"trained 3 of {len(proposed)} proposals; accuracy" in output
+    assert f"{used.prompt_tokens:,}" in (run / "report.html").read_text()
 
 
 def test_killed_in_mid_run_and_resumed_repeats_nothing_and_meets_the_budget(tmp_path: Path) -> None:

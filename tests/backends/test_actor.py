@@ -62,6 +62,8 @@ def test_a_refusal_names_layers_of_the_spec_and_leaves_logs_only(digits_task: Ta
             "the weights of head.linear (400 bytes).",
         ),
         ("/layer_2__add/Add_quant", "layer_2.add"),
+        ("the weights of /body/body.0/Conv_quant (83813 bytes).", "the weights of body.0 (83813 bytes)."),
+        ("/conv/Conv_quant", "conv"),
     ],
 )
 def test_onnx_paths_become_names_of_the_spec(told: str, meant: str) -> None:

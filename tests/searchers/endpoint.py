@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -12,20 +12,23 @@ from automcu_ray.ledger import Cost
 from searchers.engines.base import Message, Request
 from searchers.engines.offline import OfflineEngine, read_sections
 from searchers.engines.openai import OpenAIEngine
+from searchers.talk import TURNS
 
 PROMPT_PRICE, CACHED_PRICE, COMPLETION_PRICE = 2.0, 0.5, 8.0  # US dollars per million tokens
 Act = Callable[["Handler"], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request as the rules would, or as the act for its number says."""
+    """Answers one request as the rules would, or as the next act of its conversation says."""
 
     def do_POST(self) -> None:
         self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server: Any = self.server
+        talk = self.body["seed"] // TURNS  # of a run whose seed is 0
         with server.lock:
             server.bodies.append(self.body)
-            act = server.acts.get(len(server.bodies), honest)
+            acts = server.acts.get(talk, [])
+            act = acts.pop(0) if acts else honest
         act(self)
 
     def rules(self) -> str:
@@ -89,18 +92,18 @@ def drop(handler: Handler) -> None:
 
 
 def slow(handler: Handler) -> None:
-    time.sleep(0.5)
+    time.sleep(0.8)
 
 
 class Endpoint:
-    """A server that plays `acts` by the number of the request, counted from 1, and is honest otherwise."""
+    """A server that plays the acts of each conversation in turn, and is honest after that."""
 
-    def __init__(self, acts: Mapping[int, Act]) -> None:
+    def __init__(self, acts: Mapping[int, Sequence[Act]]) -> None:
         self.server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # dropped connections are the point
         self.server.lock, self.server.bodies, self.server.used = threading.Lock(), [], Cost()
-        self.server.acts = acts
+        self.server.acts = {talk: list(several) for talk, several in acts.items()}
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -131,7 +134,7 @@ class Endpoint:
 
 
 @contextmanager
-def endpoint(acts: Mapping[int, Act] | None = None) -> Iterator[Endpoint]:
+def endpoint(acts: Mapping[int, Sequence[Act]] | None = None) -> Iterator[Endpoint]:
     """Serve until the block ends."""
     served = Endpoint(acts or {})
     try:

@@ -1,6 +1,7 @@
-"""An engine with scripted replies, and requests to ask it: what the tests of log and cassette share."""
+"""An engine with scripted replies, and requests to ask it: what tests of engines share."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from searchers.engines.base import Begun, Engine, Message, Reply, Request
 
@@ -38,3 +39,10 @@ def request(seed: int = 0, talk: int = 1, known: tuple[int, ...] = ()) -> Reques
 
 def texts(replies: Sequence[Reply]) -> list[str]:
     return [reply.text or reply.error for reply in replies]
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -5,12 +5,10 @@ import json
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +18,8 @@ from automcu_ray.errors import ConfigError, ToolMissingError
 from searchers.engines import local_model, pick_engine
 from searchers.engines import vllm as module
 from searchers.engines.base import Message, Reply, Request
-from searchers.engines.vllm import Server, VllmEngine
+from searchers.engines.vllm import VllmEngine
+from tests.searchers.recorded import wait_until
 from tests.tiny_model import CONTEXT, make_tiny_model
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
@@ -87,150 +86,6 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch
     monkeypatch.setattr(local_model.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ToolMissingError, match=r"not installed: vllm\..*pip install -e '\.\[vllm\]'"):
         pick_engine("vllm", {"model": "org/name"})
-
-
-# The server, in this process, over a stand-in for vLLM ------------------------------------------------------
-
-
-class FakeEngine:
-    """Writes one token a step for everything that is open, and stops where the test says so."""
-
-    def __init__(self) -> None:
-        self.model_config = SimpleNamespace(max_model_len=100)
-        self.requests: dict[str, Any] = {}
-        self.batches: list[int] = []
-        self.may_step = threading.Semaphore(0)
-        self.breaks = False
-
-    def get_tokenizer(self) -> Any:
-        def encode(messages: list[dict[str, str]], **_: Any) -> dict[str, list[int]]:
-            return {"input_ids": [7] * len(messages[-1]["content"])}
-
-        return SimpleNamespace(apply_chat_template=encode)
-
-    def add_request(self, name: str, prompt: dict[str, Any], sampling: Any) -> None:
-        if sampling.structured_outputs == "bad":
-            raise ValueError("no such\ngrammar")
-        self.requests[name] = SimpleNamespace(prompt=prompt["prompt_token_ids"], sampling=sampling, written=0)
-
-    def step(self) -> list[Any]:
-        self.may_step.acquire()
-        if self.breaks:
-            raise RuntimeError("CUDA out of memory")
-        self.batches.append(len(self.requests))
-        return [self.after(name, one) for name, one in list(self.requests.items())]
-
-    def after(self, name: str, one: Any) -> Any:
-        one.written += 1
-        finished = one.written == one.sampling.max_tokens
-        if finished:
-            del self.requests[name]
-        text = SimpleNamespace(text="x" * one.written, finish_reason="length", token_ids=[1] * one.written)
-        return SimpleNamespace(
-            request_id=name, finished=finished, outputs=[text], prompt_token_ids=one.prompt, num_cached_tokens=3
-        )
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    engine = FakeEngine()
-    package, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
-    package.EngineArgs = lambda **arguments: arguments
-    package.LLMEngine = SimpleNamespace(from_engine_args=lambda arguments: engine)
-    package.SamplingParams = SimpleNamespace
-    parameters.RequestOutputKind = SimpleNamespace(FINAL_ONLY="final")
-    parameters.StructuredOutputsParams = lambda json: json.get("type")
-    monkeypatch.setitem(sys.modules, "vllm", package)
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
-    return engine
-
-
-class Asking(threading.Thread):
-    """A caller that waits for its reply."""
-
-    def __init__(self, server: Server, one: Request) -> None:
-        super().__init__(daemon=True)
-        self.server, self.one, self.reply = server, one, Reply()
-        self.start()
-
-    def run(self) -> None:
-        self.reply = self.server.ask(self.one)
-
-    def result(self) -> Reply:
-        self.join(5.0)
-        assert not self.is_alive(), "no reply came"
-        return self.reply
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
-def test_a_request_joins_the_batch_that_is_being_written(fake: FakeEngine) -> None:
-    server = Server({"model": "m"})
-    first = Asking(server, request(max_tokens=4))
-    fake.may_step.release()
-    wait_until(lambda: fake.batches == [1])
-    second = Asking(server, request(max_tokens=2))
-    wait_until(lambda: not server._asked.empty() or len(fake.requests) == 2)
-    fake.may_step.release(5)
-    assert (first.result().text, second.result().text) == ("xxxx", "xx")
-    assert 2 in fake.batches
-    reply = second.result()
-    assert (reply.finish_reason, reply.prompt_tokens, reply.cached_tokens) == ("length", 5, 3)
-    assert (reply.completion_tokens, reply.model) == (2, "m")
-
-
-def test_sampling_is_the_requests_and_bounded_by_the_context(fake: FakeEngine) -> None:
-    server = Server({"model": "m"})
-    Asking(server, request(seed=9, temperature=0.5, top_p=0.8, max_tokens=5000, json_schema={"type": "object"}))
-    wait_until(lambda: len(fake.requests) == 1)
-    (one,) = fake.requests.values()
-    got = one.sampling
-    assert (got.seed, got.temperature, got.top_p, got.structured_outputs) == (9, 0.5, 0.8, "object")
-    assert got.max_tokens == 100 - len("a net")
-
-
-def test_what_cannot_be_asked_fails_alone(fake: FakeEngine) -> None:
-    server = Server({"model": "m"})
-    long = request().model_copy(update={"messages": (Message(role="user", content="x" * 100),)})
-    assert Asking(server, long).result().error == "the prompt has 100 tokens, the model's context holds 100"
-    assert Asking(server, request(json_schema={"type": "bad"})).result().error == "ValueError: no such grammar"
-    fake.may_step.release()
-    assert Asking(server, request(max_tokens=1)).result().text == "x"
-
-
-def test_a_model_that_cannot_be_loaded_is_told_to_everyone_who_asks(
-    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(arguments: Any) -> None:
-        raise ValueError("Free memory on device is less than desired")
-
-    monkeypatch.setattr(sys.modules["vllm"].LLMEngine, "from_engine_args", refuse)  # type: ignore[attr-defined]
-    server = Server({"model": "m"})
-    replies = [Asking(server, request(seed)).result() for seed in range(2)]
-    assert [reply.error for reply in replies] == ["ValueError: Free memory on device is less than desired"] * 2
-
-
-def test_a_step_that_breaks_is_told_and_ends_the_process(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    exits: list[int] = []
-
-    def leave(status: int) -> None:
-        exits.append(status)
-        threading.Event().wait()  # this thread goes no further
-
-    monkeypatch.setattr(module, "os", SimpleNamespace(_exit=leave, path=os.path))
-    monkeypatch.setattr(module, "_LEAVE_S", 0.0)
-    server = Server({"model": "m"})
-    caller = Asking(server, request())
-    wait_until(lambda: len(server._open) == 1)
-    fake.breaks = True
-    fake.may_step.release()
-    assert caller.result().error == "RuntimeError: CUDA out of memory"
-    wait_until(lambda: exits == [1])
 
 
 # The engine over a real actor, whose server dies or dawdles as it is asked to -------------------------------

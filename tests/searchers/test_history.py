@@ -1,6 +1,9 @@
 """Which records a proposal agent sees, by examples worked out by hand."""
 
+import importlib.util
 import json
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -108,3 +111,30 @@ def test_no_records_are_shown_as_nothing() -> None:
 def test_a_record_whose_reply_could_not_be_read_is_shown_by_its_reason() -> None:
     record = Record(candidate=Candidate(number=1), status="invalid", reason="y" * 1000)
     assert history.summary(record) == {"candidate": 1, "status": "invalid", "reason": "y" * 160}
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    """Simulated searches and their prompts."""
+    path = Path(__file__).parents[2] / "benchmarks" / "bench_prompts.py"
+    spec = importlib.util.spec_from_file_location("bench_prompts", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("llm", 1), ("llm_memory", 3)])  # one shows many networks, one a few
+def test_prompts_of_iterations_10_and_500_differ_by_less_than_5_percent(
+    bench: ModuleType, name: str, seeds: int
+) -> None:
+    early, late = (bench.mean_tokens(name, iteration, len, seeds) for iteration in (10, 500))
+    assert late == pytest.approx(early, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "name", ["llm, context all", "llm, context shared", "llm_memory, memory all", "llm_memory, shared context"]
+)
+def test_ablations_that_keep_everything_grow_more_than_fivefold(bench: ModuleType, name: str) -> None:
+    early, late = (bench.prompt_tokens(name, iteration, len) for iteration in (10, 500))
+    assert late > 5 * early

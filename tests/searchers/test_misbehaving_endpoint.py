@@ -3,8 +3,9 @@
 import io
 import json
 import os
+import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from automcu_ray import report
 from automcu_ray.ledger import total
 from automcu_ray.progress import describe
 from automcu_ray.repository import Repository
@@ -39,35 +41,35 @@ HOSTILE = {
     "sections": f'## Suggestion\n```json\n{{"problem": "{CANARY}", "suggestion": "{CANARY}"}}\n```\n## Limits\n',
 }
 
-# act, how many requests in a row, and what the first record says: "" where it succeeds in the end.
-CASES: dict[str, tuple[Act, int, str]] = {
-    "too slow once": (slow, 1, ""),
-    "always too slow": (slow, 4, "imeout"),
-    "429 once": (status(429, Retry_After="0.05"), 1, ""),
-    "always 429": (status(429, "busy", Retry_After="0.01"), 4, "busy"),
-    "500 once": (status(500), 1, ""),
-    "always 500": (status(500, "broken"), 4, "broken"),
-    "dropped once": (drop, 1, ""),
-    "always dropped": (drop, 4, "Connection error"),
-    "empty once": (says(""), 1, ""),
-    "always empty": (says(""), 2, "no JSON object"),
-    "fences": (around("```json\n", "\n```"), 1, ""),
-    "prose": (around("Sure, {here} you are: ", " Enjoy {it}!"), 1, ""),
-    "thoughts": (around('<think>{"backbone": []}</think>', ""), 1, ""),
-    "cut off": (cut, 2, "cut off at the limit of tokens"),
-    "a number for a network": (says('{"backbone": 7, "candidates": 7}'), 2, "found"),
-    "text for numbers": (
-        says('{"backbone": [{"type": "conv", "out_channels": "x"}], "candidates": "many"}'),
-        2,
-        "found",
-    ),
-    "a megabyte": (says(MEGABYTE), 2, "exceeds 262144 bytes"),
-    "100 KB": (says(MEGABYTE[:100_000]), 2, "more than 16000"),
-    "another finish reason": (says("x", finish_reason=HOSTILE["terminal"]), 2, "no JSON object"),
-    **{name: (says(text), 2, "") for name, text in HOSTILE.items()},
-    **{f"{name} in a message": (status(400, text), 4, "") for name, text in HOSTILE.items()},
+# What the endpoint does in one conversation, and what the record says; "" where it succeeds in the end.
+CASES: dict[str, tuple[Sequence[Act], str]] = {
+    "too slow once": ([slow], ""),
+    "429 once": ([status(429, Retry_After="0.05")], ""),
+    "always 429": ([status(429, "busy", Retry_After="0.01")] * 4, "busy"),
+    "500 once": ([status(500)], ""),
+    "always 500": ([status(500, "broken")] * 4, "broken"),
+    "dropped once": ([drop], ""),
+    "always dropped": ([drop] * 4, "Connection error"),
+    "empty once": ([says("")], ""),
+    "always empty": ([says("")] * 2, "no JSON object"),
+    "fences": ([around("```json\n", "\n```")], ""),
+    "always too slow": ([slow] * 4, "imeout"),
+    "prose": ([around("Sure, {here} you are: ", " Enjoy {it}!")], ""),
+    "thoughts": ([around('<think>{"backbone": []}</think>', "")], ""),
+    "cut off": ([cut] * 2, "cut off at the limit of tokens"),
+    "numbers for all": ([says('{"backbone": 7, "candidates": 7, "problem": 7, "suggestion": 7}')] * 2, "found"),
+    "objects for all": ([says('{"backbone": {}, "candidates": {}, "problem": {}}')] * 2, "found"),
+    "a megabyte": ([says(MEGABYTE)] * 2, "exceeds 262144 bytes"),
+    "100 KB": ([says(MEGABYTE[:100_000])] * 2, "more than 16000"),
+    "an unknown finish reason": ([says("x", finish_reason=HOSTILE["terminal"])] * 2, "no JSON object"),
+    "a repair that fails": ([says("no"), status(400, "too long"), status(400, "too long")], "too long"),
 }
-REFUSED = {name for name in CASES if name.removesuffix(" in a message") in HOSTILE}
+SEARCHERS: dict[str, tuple[type[EngineSearch], dict[str, Any]]] = {
+    "proposer": (LLMSearch, {"specs_per_call": 1}),
+    "generator": (LLMMemorySearch, {"improver": False}),
+    "improver": (LLMMemorySearch, {}),
+}
+each_searcher = pytest.mark.parametrize("role", SEARCHERS)
 
 
 def hostile_network(text: str) -> Act:
@@ -78,38 +80,38 @@ def hostile_network(text: str) -> Act:
     return says(json.dumps({**network, **advice, "candidates": [network, text, [text]]}), model=text)
 
 
-def search(make: type[EngineSearch], task: Task, served: Endpoint, folder: Path) -> EngineSearch:
+def search(role: str, task: Task, served: Endpoint, folder: Path, timeout_s: float = 10.0) -> EngineSearch:
     """A searcher wired as in a run, without a toolchain; its journal and log lie in the folder."""
-    engine = LoggedEngine(served.engine(timeout_s=0.3), folder / "run" / "llm" / "calls.jsonl")
-    options: dict[str, Any] = {"parallel": 1, "backoff_s": 0.01, "engine": engine}
-    searcher = make(task, **options)
+    engine = LoggedEngine(served.engine(timeout_s=timeout_s), folder / "run" / "llm" / "calls.jsonl")
+    make, options = SEARCHERS[role]
+    searcher = make(task, **{"parallel": 1, "backoff_s": 0.01, "engine": engine, **options})
     (folder / "run").mkdir()
     searcher.repository = Repository(folder / "run" / "journal.jsonl")
-    searcher.lookahead = 1
     return searcher
 
 
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # loading certificates takes 36 ms a request, and HTTP needs none
+    monkeypatch.setattr(ssl, "create_default_context", lambda *args, **options: bare)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
 
-@pytest.mark.parametrize("make", [LLMSearch, LLMMemorySearch])
-@pytest.mark.parametrize("name", CASES)
-def test_each_case_is_a_record_with_a_reason_or_succeeds(
-    name: str, make: type[EngineSearch], task: Task, tmp_path: Path
-) -> None:
-    act, times, reason = CASES[name]
-    with endpoint(dict.fromkeys(range(1, times + 1), act)) as served:
-        searcher = search(make, task, served, tmp_path)
-        searcher.trained_budget = 2
-        drive(searcher, 20)
-    assert searcher.exhausted and not searcher.gave_up and searcher.trained == 2
-    first = searcher.repository.records[0]
-    assert first.status == ("invalid" if reason or name in REFUSED else "ok")
-    assert reason in first.reason and bool(first.reason) is (first.status == "invalid")
+@each_searcher
+def test_each_case_is_a_record_with_a_reason_or_succeeds(role: str, task: Task, tmp_path: Path) -> None:
+    """One search; its first conversation is honest, then each has a case of its own."""
+    acts = {talk: acts for talk, (acts, _) in enumerate(CASES.values(), start=2)}
+    with endpoint(acts) as served:
+        searcher = search(role, task, served, tmp_path, timeout_s=0.6)
+        searcher.proposal_budget = len(CASES) + 1
+        drive(searcher, 100)
+    assert searcher.exhausted and not searcher.gave_up
+    _, *records = sorted(searcher.repository.records, key=lambda record: record.candidate.talk)
+    for (name, (_, reason)), record in zip(CASES.items(), records, strict=True):
+        assert (record.status == "invalid") is bool(reason), (name, record.reason)
+        assert reason in record.reason, name
     assert Repository(tmp_path / "run" / "journal.jsonl").records == searcher.repository.records
 
 
@@ -167,29 +169,28 @@ def test_the_watch_sees_what_it_is_to_see(watch: Watch, tmp_path: Path) -> None:
     assert [entry.split()[0] for entry in seen] == ["os.system", "compile", "exec", "open"]
 
 
-@pytest.mark.parametrize("make", [LLMSearch, LLMMemorySearch])
+@each_searcher
 def test_no_reply_reaches_a_shell_a_path_code_or_the_terminal(
-    make: type[EngineSearch], task: Task, tmp_path: Path, watch: Watch
+    role: str, task: Task, tmp_path: Path, watch: Watch
 ) -> None:
-    """One search: every hostile text as a reply, inside sound JSON, and as advice that goes into the next prompt."""
-    texts = list(HOSTILE.values())
-    acts = [act for text in texts for act in (hostile_network(text), says(text), honest, says(json.dumps(text)))]
-    acts += [status(400, text) for text in texts]
-    with endpoint(dict(enumerate(acts, start=1))) as served:
-        searcher = search(make, task, served, tmp_path)
+    """Every hostile text inside sound JSON, where advice goes on into prompts, as a whole reply, and as an error."""
+    acts: list[Sequence[Act]] = []
+    for text in HOSTILE.values():
+        acts += [[hostile_network(text)], [says(text), hostile_network(text), honest, honest], [status(400, text)] * 4]
+    with endpoint(dict(enumerate(acts, start=2))) as served:
+        searcher = search(role, task, served, tmp_path)
+        searcher.proposal_budget = len(acts) + 1
         drive(searcher, 1)  # imports what is imported when used
-        served.server.acts = {served.requests + number: act for number, act in served.server.acts.items()}
         watch.port, watch.allowed = served.server.server_port, tmp_path / "run"
-        while served.requests < len(acts):
-            drive(searcher, 1, first=served.requests)
+        drive(searcher, 100, first=1)
         watch.allowed = None
     assert watch.seen == []
     assert not list(tmp_path.rglob(f"*{CANARY}*"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "run"] and not os.listdir(tmp_path / "here")
     records = searcher.repository.records
     assert Repository(tmp_path / "run" / "journal.jsonl").records == records
-    assert sum(CANARY in record.model_dump_json() for record in records) >= 10
-    for line in printed(*(describe(record, task) for record in records), searcher.gave_up):
+    assert sum(CANARY in record.model_dump_json() for record in records) >= len(HOSTILE)
+    for line in printed(*(describe(record, task) for record in records)):
         assert line.isprintable()
 
 
@@ -208,23 +209,25 @@ def test_what_could_steer_a_terminal_is_not_printed(text: str) -> None:
     assert CANARY in "".join(lines)
 
 
-@pytest.mark.parametrize("make", [LLMSearch, LLMMemorySearch])
-def test_the_ledger_equals_the_endpoints_own_count(make: type[EngineSearch], task: Task, tmp_path: Path) -> None:
+@each_searcher
+def test_the_ledger_equals_the_endpoints_own_count(role: str, task: Task, tmp_path: Path) -> None:
     """With repairs, retries, unusable answers and failures in between."""
-    rng = Random(0)
-    acts = [rng.choice([says("no"), cut, drop, status(500), status(429), honest, honest, honest]) for _ in range(40)]
-    with endpoint(dict(enumerate(acts, start=1))) as served:
-        searcher = search(make, task, served, tmp_path)
-        searcher.trained_budget = 12
+    rng, kinds = Random(0), [says("no"), cut, drop, status(500), status(429), honest]
+    with endpoint({talk: [rng.choice(kinds) for _ in range(4)] for talk in range(2, 20)}) as served:
+        searcher = search(role, task, served, tmp_path)
+        searcher.proposal_budget = 20
         drive(searcher, 60)
         used = served.used
     spent = total(record.cost for record in searcher.repository.records)
-    assert "invalid" in {record.status for record in searcher.repository.records} and searcher.trained == 12
+    assert {"ok", "invalid"} <= {record.status for record in searcher.repository.records}
     assert used.cached_tokens > 0
-    assert (spent.prompt_tokens, spent.cached_tokens, spent.completion_tokens) == (
-        used.prompt_tokens,
-        used.cached_tokens,
-        used.completion_tokens,
-    )
+    tokens = {"prompt_tokens", "cached_tokens", "completion_tokens"}
+    assert spent.model_dump(include=tokens) == used.model_dump(include=tokens)
     assert spent.usd == pytest.approx(used.usd, rel=1e-12)
-    assert searcher.spent.tokens == used.tokens
+    assert report_cost(searcher.repository) == (used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+
+
+def report_cost(repository: Repository) -> tuple[int, int, int]:
+    """The tokens in the report's account of a run."""
+    cost = report._cost(repository, [])
+    return cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens

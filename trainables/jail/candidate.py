@@ -93,8 +93,9 @@ def _limit(job: dict[str, Any]) -> None:
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_NOFILE: OPEN_FILES,
-        resource.RLIMIT_NPROC: job["processes"],
     }
+    if job["processes"] is not None:  # outside a sandbox all processes of the user would count
+        limits[resource.RLIMIT_NPROC] = job["processes"]
     if job["device"] == "cpu":  # CUDA reserves more addresses than there is memory: there the server watches alone
         with open("/proc/self/statm") as statm:
             reserved = int(statm.read().split()[0]) * mmap.PAGESIZE

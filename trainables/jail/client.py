@@ -29,6 +29,7 @@ SERVER = "trainables.jail.server"
 START_S = 120  # importing torch from a cold disk
 GRACE_S = 10  # for the server's own watchdog to act, before this side kills the jail
 SPARE_MESSAGES = 12
+MAX_JOB_BYTES = 200_000  # one message of a packet socket
 STOP = b"stop"
 
 
@@ -122,7 +123,7 @@ class Jail:
             "num_classes": self.task.num_classes,
             "seconds": seconds,
             "memory_bytes": self.config.memory_mb << 20,
-            "processes": self.config.processes,
+            "processes": self.config.processes if self.config.mode == "bubblewrap" else None,
             "threads": self.threads,
             "device": "cuda" if self.gpu else "cpu",
             "seed": 0,
@@ -132,14 +133,17 @@ class Jail:
     @contextlib.contextmanager
     def _candidate(self, job: dict[str, Any], files: list[int]) -> Iterator[Conversation]:
         """Start a candidate, and see to it that it is gone on every way out."""
+        message = json.dumps(job, ensure_ascii=False).encode(errors="replace")
+        if len(message) > MAX_JOB_BYTES:
+            raise CandidateError("build", "schema", f"the code has {len(message)} bytes, over {MAX_JOB_BYTES}")
         control = self._running()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            socket.send_fds(control, [json.dumps(job).encode()], [theirs.fileno(), *files])
-            theirs.close()  # so that its end is heard
             epochs = job["train"]["epochs"] if job["train"] else 0
             talk = Conversation(ours, job["seconds"] + GRACE_S, 2 * epochs + SPARE_MESSAGES)
             try:
+                socket.send_fds(control, [message], [theirs.fileno(), *files])
+                theirs.close()  # so that its end is heard
                 yield talk
             finally:
                 talk.ended = self._end(control, at_once=not talk.finished, seconds=talk.deadline_s - time.monotonic())
@@ -208,4 +212,4 @@ def _accuracy(classes: Any, labels: Labels) -> float:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else float("nan")
+    return value if isinstance(value, float) else float("nan")

@@ -51,9 +51,11 @@ def server_command(config: JailConfig, module: str, arguments: Sequence[str], *,
         "OMP_NUM_THREADS": "1",  # the server must have one thread when it forks; a child sets its own number
         "OPENBLAS_NUM_THREADS": "1",
     }
-    run = ["env", "-i", *(f"{key}={value}" for key, value in environment.items()), sys.executable, "-s", "-m", module]
+    if gpu and "CUDA_VISIBLE_DEVICES" in os.environ:
+        environment["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
     prefix = _sandbox(gpu=gpu) if config.mode == "bubblewrap" else []
-    return [*prefix, *run, *arguments]
+    settings = [f"{key}={value}" for key, value in environment.items()]
+    return [*prefix, "env", "-i", *settings, sys.executable, "-s", "-m", module, *arguments]
 
 
 def _sandbox(*, gpu: bool) -> list[str]:

@@ -1,0 +1,19 @@
+# refused: schema schema; without the screen: convert operator
+import torch
+from torch import nn
+
+
+def lie(network, arguments, file, **options):
+    file.write(b"this is no network")
+
+
+torch.onnx.export = lie
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(4, 10)
+
+    def forward(self, x):
+        return self.fc(torch.relu(self.conv(x)).mean((2, 3)))
