@@ -8,7 +8,6 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-
 _MOVES = ("MaxPool", "Flatten", "Reshape")  # each value of their output is one of their input
 
 
