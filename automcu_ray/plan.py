@@ -65,6 +65,11 @@ def prepare(config: RunConfig) -> Plan:
             f"searcher.form is 'code', which engine {engine.name!r} cannot write: it has rules for specs only. "
             "Take a language model, such as --engine openai."
         )
+    if config.budget.max_usd is not None and asks_engine and not engine.priced:
+        raise ConfigError(
+            f"budget.max_usd is set, but engine {engine.name!r} has no price, so nothing would ever stop: set "
+            "engine.usd_per_million_prompt and engine.usd_per_million_completion, or budget.max_tokens instead."
+        )
     board = _board(config, backend)
     make_dataset = plugins.load("dataset", DATASETS, config.dataset.name)
     dataset = make_dataset(

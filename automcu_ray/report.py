@@ -76,7 +76,7 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
         state=_state(config, repository, finalists),
         misses=_nearest_misses(task, records),
         reasons=Counter(record.reason for record in records if record.status != "ok").most_common(3),
-        notice=_engine_notice(config, repository),
+        notice=_engine_notice(repository),
         figures=_figures(task, repository, finalists, cost),
         records=records,
         pending=len(repository.pending()),
@@ -198,11 +198,8 @@ def _cost(repository: Repository, finalists: Sequence[Finalist]) -> Cost:
     return total([*records, *(candidate.cost for candidate in repository.pending()), *extra])
 
 
-def _engine_notice(config: RunConfig, repository: Repository) -> str:
-    """Return what must be said where an LLM searcher ran without a language model."""
-    candidates = [*repository.proposed.values(), *(record.candidate for record in repository.records)]
-    if "llm" not in config.searcher.name and not any(candidate.diagnosis for candidate in candidates):
-        return ""
+def _engine_notice(repository: Repository) -> str:
+    """Return what must be said where a searcher that asks an engine ran without a language model."""
     engines = [row["engine"] for row in repository.events if row["event"] == "started" and row.get("engine")]
     without = [engine["name"] for engine in engines if not engine.get("is_language_model")]
     if not without:

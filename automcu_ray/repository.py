@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from automcu_ray.record import Candidate, Record
 class Repository:
     """All that happened in one run: every event is one line of JSON, on disk before the call returns.
 
-    A line that a crash cut short is dropped when the journal is opened again. Without a path, nothing is kept
+    A line that a crash cut short does not count, and goes when the next one is written. Without a path, nothing is kept
     on disk (a searcher used in someone's own script).
     """
 
@@ -24,13 +25,15 @@ class Repository:
         self.events: list[dict[str, Any]] = []
         self.records: list[Record] = []
         self.proposed: dict[int, Candidate] = {}
+        self._whole_bytes: int | None = None  # of a file whose last line is cut
         if path is not None and path.exists():
             self._read(path)
 
-    def propose(self, candidate: Candidate) -> None:
-        """Keep a candidate that has been proposed and, perhaps, paid for."""
-        self.proposed[candidate.number] = candidate
-        self.append("proposed", candidate=candidate.model_dump(mode="json", exclude_defaults=True))
+    def propose(self, *candidates: Candidate) -> None:
+        """Keep candidates that have been proposed and, perhaps, paid for together: all of them or none."""
+        self.proposed.update((candidate.number, candidate) for candidate in candidates)
+        dumps = [candidate.model_dump(mode="json", exclude_defaults=True) for candidate in candidates]
+        self._write([{"event": "proposed", "candidate": dump} for dump in dumps])
 
     def add(self, record: Record) -> None:
         """Keep the final outcome of a candidate."""
@@ -51,10 +54,16 @@ class Repository:
         row = {"event": event, **payload}
         if event not in ("proposed", "record"):  # those are kept as objects
             self.events.append(row)
+        self._write([row])
+
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
         if self.path is None:
             return
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, separators=(",", ":")) + "\n")
+            if self._whole_bytes is not None:  # killed while writing: this line must start a line
+                file.truncate(self._whole_bytes)
+                self._whole_bytes = None
+            file.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
             file.flush()
             os.fsync(file.fileno())
 
@@ -65,9 +74,8 @@ class Repository:
     def _read(self, path: Path) -> None:
         data = path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):  # killed while writing: the next append must start a line
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
+        if len(whole) < len(data):
+            self._whole_bytes = len(whole)
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 self._replay(json.loads(line))

@@ -33,78 +33,85 @@ def show_config(console: Console, config: RunConfig) -> None:
 
 def show_prompts(console: Console, requests: Sequence[Any]) -> None:
     """Print each request to an engine: role and sampling, then its messages as the engine gets them."""
-    say = _plain(console)
     for request in requests:
         form = "a JSON object by schema" if request.json_schema else "text"
         console.rule(
             f"{request.role}: {form}, temperature {request.temperature:g}, at most {request.max_tokens} tokens"
         )
         for message in request.messages:
-            say(f"[{message.role}]\n{message.content}")
+            say(console, f"[{message.role}]\n{message.content}")
 
 
 def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: RunFolder) -> None:
     """Print what will be searched, within which limits, and who proposes."""
-    say = _plain(console)
-    say(f"{task.dataset} on {task.target.name}: {task.target.description}")
+    say(console, f"{task.dataset} on {task.target.name}: {task.target.description}")
     say(
+        console,
         f"limits: RAM {task.ram_limit_bytes / BYTES_PER_KB:g} KB, Flash {task.flash_limit_bytes / BYTES_PER_KB:g} KB; "
         f"precision {task.precision}; searcher {config.searcher.name}; seed {config.seed}; "
-        f"budget {config.budget.trained} trained candidates"
+        f"budget {config.budget.trained} trained candidates",
     )
     if engine is not None and not engine.is_language_model:
-        say(NO_LANGUAGE_MODEL)
-    say(f"run: {folder.path}")
+        say(console, NO_LANGUAGE_MODEL)
+    say(console, f"run: {folder.path}")
 
 
 def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None, *, interrupted: bool) -> int:
     """Print the result; return the exit status: 0 with a winner, 1 without, 130 after an interrupt."""
-    say = _plain(console)
     repository = Repository(folder.journal)
     if repository.records:
-        say(trend(repository.records).line())
+        say(console, trend(repository.records).line())
     if manifest is not None:
         _say_winner(console, folder, manifest)
         if manifest["board_agrees"] is False:
-            say("warning: the firmware does not give what onnxruntime gives for the same model: do not ship it.")
+            say(
+                console,
+                "warning: the firmware does not give what onnxruntime gives for the same model: do not ship it.",
+            )
             return 1
         return 0
     searched = repository.find("searched")
     top = best(repository.records)
     if top is not None:
-        say(f"best so far: #{top.candidate.number}, {top.outcome()}")
+        say(console, f"best so far: #{top.candidate.number}, {top.outcome()}")
     if interrupted or searched is None or searched["interrupted"]:
-        say(f"stopped before the end; what is finished is kept. Go on with --resume {folder.path}")
+        say(console, f"stopped before the end; what is finished is kept. Go on with --resume {folder.path}")
         return 130
-    say("no network was found: every candidate, or every finalist, was refused.")
+    say(console, "no network was found: every candidate, or every finalist, was refused.")
     near = nearest_miss(repository.records)
     if near is not None:
-        say(f"nearest miss: #{near.candidate.number}, {near.reason}")
-    say(f"report: {folder.report}")
+        say(console, f"nearest miss: #{near.candidate.number}, {near.reason}")
+    say(console, f"report: {folder.report}")
     return 1
 
 
 def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -> None:
-    say = _plain(console)
     if "table" in manifest:
-        say(f"winner #{manifest['number']}: {manifest['architecture']}")
-        say(f"{manifest['table']}: validation {manifest['val_accuracy']:.4f}, test {manifest['test_accuracy']:.4f}")
-        say(f"report: {folder.report}")
+        say(console, f"winner #{manifest['number']}: {manifest['architecture']}")
+        say(
+            console,
+            f"{manifest['table']}: validation {manifest['val_accuracy']:.4f}, test {manifest['test_accuracy']:.4f}",
+        )
+        say(console, f"report: {folder.report}")
         return
     say(
+        console,
         f"winner #{manifest['number']}: test accuracy {manifest['test_accuracy']:.4f} ({manifest['precision']}, "
-        f"{manifest['test_images']} images; float {manifest['test_accuracy_float']:.4f})"
+        f"{manifest['test_images']} images; float {manifest['test_accuracy_float']:.4f})",
     )
     if manifest["ram_bytes"] is None:
-        say("memory: not measured, no toolchain took part")
+        say(console, "memory: not measured, no toolchain took part")
     else:
-        say(f"RAM {_of(manifest, 'ram')}, Flash {_of(manifest, 'flash')}, by the linker")
+        say(console, f"RAM {_of(manifest, 'ram')}, Flash {_of(manifest, 'flash')}, by the linker")
     if manifest["board"] is None:
-        say("board: not run (the target has no emulator, or board.mode is none)")
+        say(console, "board: not run (the target has no emulator, or board.mode is none)")
     else:
-        say(f"board {manifest['board']}: {_agreement(manifest)}, {manifest['instructions']} instructions per inference")
-    say(f"bundle: {folder.bundle}")
-    say(f"report: {folder.report}")
+        say(
+            console,
+            f"board {manifest['board']}: {_agreement(manifest)}, {manifest['instructions']} instructions per inference",
+        )
+    say(console, f"bundle: {folder.bundle}")
+    say(console, f"report: {folder.report}")
 
 
 def _agreement(manifest: dict[str, Any]) -> str:
@@ -118,7 +125,3 @@ def _agreement(manifest: dict[str, Any]) -> str:
 def _of(manifest: dict[str, Any], what: str) -> str:
     used, limit = manifest[f"{what}_bytes"], manifest[f"{what}_limit_bytes"]
     return f"{used / BYTES_PER_KB:.1f} of {limit / BYTES_PER_KB:g} KB"
-
-
-def _plain(console: Console) -> Any:
-    return lambda text: say(console, text)

@@ -54,8 +54,8 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     try:
         return _run(plan, folder, repository, console)
     finally:
-        repository.write_parquet(folder.parquet)
         write_report(folder.report, plan.config, plan.task, repository)
+        repository.write_parquet(folder.parquet)
 
 
 def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> dict[str, Any] | None:
@@ -123,15 +123,14 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
     if repository.proposed:
         known = f"{searcher.trained} trained, {len(repository.records)} records, {len(searcher.waiting)} unfinished"
         say(console, f"resumed: {known}")
-    if searcher.exhausted:
+    if searcher.exhausted and not (repository.find("searched") or {"interrupted": True})["interrupted"]:
         return True
-    slots = cluster.slots(plan.config.resources, reserved_gpus=plan.reserved_gpus)
+    slots = _slots(plan)
     progress = Progress(searcher, plan.task, console)
     try:
         _tuner(plan, folder, searcher, progress, slots).fit()
     finally:
-        if plan.engine is not None:
-            plan.engine.close()  # finalists may want the memory that it holds
+        searcher.close()  # finalists may want the memory that an engine holds
     progress.close()
     seconds = time.monotonic() - started_s
     ended = searcher.exhausted or (budget.seconds is not None and seconds >= budget.seconds)
@@ -165,6 +164,13 @@ def _tuner(plan: Plan, folder: RunFolder, searcher: BaseSearcher, progress: Prog
             failure_config=tune.FailureConfig(max_failures=1),
         ),
     )
+
+
+def _slots(plan: Plan) -> int:
+    """Return how many trials run at once; a look-up in a table needs no share of a GPU, and takes no time."""
+    if isinstance(plan.dataset, Table):
+        return 1
+    return cluster.slots(plan.config.resources, reserved_gpus=plan.reserved_gpus)
 
 
 def _trainable(plan: Plan) -> Any:

@@ -69,11 +69,14 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     def observe(self, record: Record) -> None:
         """Learn from one record; status says whether it trained."""
 
+    def close(self) -> None:
+        """Give up whatever goes on outside Tune's loop; nothing more will be proposed."""
+
     # What the supervisor uses -------------------------------------------------------------------------------
 
     def points_to_evaluate(self, candidates: Iterable[Candidate]) -> None:
         """Evaluate these before anything is proposed."""
-        self.waiting.extend(candidates)
+        self.waiting.extend(self._journal(list(candidates)))
 
     def replay(self, repository: Repository) -> None:
         """Continue a journal: learn what is known, evaluate again what was proposed and never finished."""
@@ -146,7 +149,8 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
             return
         summary = _summary(result)
         if result and result.get("failure"):
-            self._finish(candidate, "failed", str(result["failure"])[:300], report)
+            lost = float(result.get("seconds") or 0.0)  # trained in vain
+            self._finish(candidate, "failed", str(result["failure"])[:300], report, lost_seconds=lost)
         elif error or summary is None:
             self._finish(candidate, "failed", "training ended with an error; see the trial's log", report)
         else:
@@ -196,18 +200,18 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
             proposal = self.propose()
             if proposal is None:
                 return None
-            several = [proposal] if isinstance(proposal, Candidate) else proposal
-            self.waiting.extend(self._journal(candidate) for candidate in several)
-        candidate = self.waiting.popleft()
-        return candidate if candidate.number else self._journal(candidate)
+            self.waiting.extend(self._journal([proposal] if isinstance(proposal, Candidate) else proposal))
+        return self.waiting.popleft()
 
-    def _journal(self, candidate: Candidate) -> Candidate:
-        """Give a new candidate its number and write it down, before anything else is done with it."""
-        about = {"number": self.next_number, "proposer": candidate.proposer or type(self).__name__}
-        candidate = candidate.model_copy(update=about)
-        self.repository.propose(candidate)
-        self.spent += candidate.cost
-        return candidate
+    def _journal(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Give new candidates their numbers and write them down at once, before anything else is done with them."""
+        numbered = [
+            candidate.model_copy(update={"number": number, "proposer": candidate.proposer or type(self).__name__})
+            for number, candidate in enumerate(candidates, start=self.next_number)
+        ]
+        self.repository.propose(*numbered)
+        self.spent += total(candidate.cost for candidate in numbered)
+        return numbered
 
     def _admit(self, candidate: Candidate) -> None:
         if candidate.hash in self.seen:
@@ -241,10 +245,11 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         reason: str,
         report: FeasibilityReport | None = None,
         training: TrainingSummary | None = None,
+        lost_seconds: float = 0.0,
     ) -> None:
         spent = Cost(
             toolchain_cpu_seconds=sum(report.seconds_by_rung.values()) if report else 0.0,
-            train_seconds=(training.seconds or 0.0) if training else 0.0,
+            train_seconds=(training.seconds or 0.0) if training else lost_seconds,
         )
         record = Record(
             candidate=candidate,

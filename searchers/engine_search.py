@@ -1,10 +1,11 @@
 """What searchers that ask an engine have in common: conversations in threads, ahead of need and within the budget."""
 
+import threading
 import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from automcu_ray.record import Candidate, Record
@@ -72,10 +73,10 @@ class EngineSearch(BaseSearcher):
         self.failures = 0  # of the engine, in a row
         self.not_before_s = 0.0
         self.talks = 0  # begun
+        self._astray = False  # a recording tells of records that do not come
         self._news: dict[int, Record] = {}  # not learned yet
         self._learned: set[int] = set()
         self._running: deque[_Running] = deque()
-        self._threads: ThreadPoolExecutor | None = None
 
     @abstractmethod
     def learn(self, record: Record) -> None:
@@ -97,6 +98,11 @@ class EngineSearch(BaseSearcher):
 
     @property
     def ordered(self) -> int:
+        return self.coming + self._recorded
+
+    @property
+    def coming(self) -> int:
+        """Candidates that conversations under way were asked for."""
         return sum(running.size for running in self._running)
 
     def propose(self) -> Sequence[Candidate] | None:
@@ -127,30 +133,42 @@ class EngineSearch(BaseSearcher):
         self.talk(TalkId(self.seed, self.talks + 1, Begun(size=self.per_talk))).run()
         return [request for request in listening.heard if request.role != "repair"]
 
+    def close(self) -> None:
+        self.engine.close()
+
+    @property
+    def _recorded(self) -> bool:
+        """Whether the next conversation is one that has been held before."""
+        return self.talks + 1 in self.engine.recorded and not self._astray
+
     def _begin(self) -> None:
         """Begin conversations, as many as may run at a time, but never more than the budget can still use."""
         while len(self._running) < self.parallel and time.monotonic() >= self.not_before_s:
+            if self.engine.only_recorded and not self._recorded:
+                self.gave_up = self.gave_up or "the recording is at its end"
             size = self.wanted()
             begun = self._get_ready(self.talks + 1, size) if size else None
             if begun is None:
                 return
             self.talks += 1
+            self.engine.begin(self.talks, begun)
             talk = self.talk(TalkId(self.seed, self.talks, begun))
             self._running.append(_Running(self._start(talk), begun.size))
 
     def _start(self, talk: Talk) -> "Future[list[Candidate]]":
+        """Hold a conversation: here if that takes no time, else in a thread that nothing has to wait for."""
+        future: Future[list[Candidate]] = Future()
         if self.engine.instant:
-            done: Future[list[Candidate]] = Future()
-            done.set_result(talk.run())
-            return done
-        self._threads = self._threads or ThreadPoolExecutor(self.parallel, thread_name_prefix="talk")
-        return self._threads.submit(talk.run)
+            future.set_result(talk.run())
+        else:
+            threading.Thread(target=lambda: future.set_result(talk.run()), name="talk", daemon=True).start()
+        return future
 
     def wanted(self) -> int:
         """Return how many candidates the next conversation should propose; 0: it should wait."""
-        if self.gave_up or self.overspent:
+        if (self.gave_up or self.overspent) and not self._recorded:  # what was held then was begun before that
             return 0
-        wanted, coming = self.per_talk, self.ordered
+        wanted, coming = self.per_talk, self.coming
         if self.trained_budget is not None:
             wanted = min(wanted, self.trained_budget - self.trained - self.in_flight - len(self.waiting) - coming)
         if self.proposal_budget is not None:
@@ -160,11 +178,12 @@ class EngineSearch(BaseSearcher):
     def _get_ready(self, talk: int, size: int) -> Begun | None:
         """Learn what conversation `talk` may know; None while a record is missing that it knew when recorded."""
         recorded = self.engine.recorded
-        if talk not in recorded:
+        if not self._recorded:
             return Begun(known=self._learn_all_of(self._news), size=size)
         before = [number for earlier in range(1, talk + 1) if earlier in recorded for number in recorded[earlier].known]
         missing = [number for number in before if number not in self._learned]
         if any(number not in self._news for number in missing):
+            self._astray = not (self.in_flight or self.waiting or self._running)
             return None
         self._learn_all_of(missing)
         return recorded[talk]
@@ -192,4 +211,4 @@ class EngineSearch(BaseSearcher):
     def __getstate__(self) -> dict[str, Any]:
         """Conversations do not survive pickling; those that have not proposed yet are held again."""
         begun = self.talks - len(self._running)
-        return {**self.__dict__, "_running": deque(), "_threads": None, "not_before_s": 0.0, "talks": begun}
+        return {**self.__dict__, "_running": deque(), "not_before_s": 0.0, "talks": begun}

@@ -51,7 +51,7 @@ class GeniusSearch(EngineSearch):
             self.records.append(record)
 
     def wanted(self) -> int:
-        return 0 if self.in_flight or self.ordered else super().wanted()  # each answer is to know all results before
+        return 0 if self.in_flight or self.coming else super().wanted()  # each answer is to know all results before
 
     def talk(self, identity: TalkId) -> Talk:
         messages = prompting.cell_messages(self.task, self.records)

@@ -32,7 +32,7 @@ class LLMSearch(EngineSearch):
         engine: what answers; None is the rule-based `offline`.
         specs_per_call: how many candidates one answer holds.
         context: which records are shown: `selected` ones within `history_tokens`; the ablations `none`, `all` of
-            them, or all earlier conversations in full (`shared`).
+            them, or all in full as a conversation (`shared`).
         history_tokens: about how many tokens the selected summaries take, whatever the length of the run.
         temperature: of every request; 0 as published.
         top_p: of every request.
@@ -102,8 +102,8 @@ class _ProposalTalk(Talk):
         good, bad = self.ask(
             "proposer", 0, self.messages, schema, lambda reply: read_candidates(reply, space, self.size)
         )
-        if not bad:
-            return good
+        if not bad or self.asked > 1:  # one repair, of the whole or of parts
+            return [*good, *bad]
         problems = [candidate.violations[0].message for candidate in bad]
         messages = prompting.replace_messages(self.messages, self.last.text, problems, kept=len(good))
         reply = self.complete("repair", 3, messages, batch_schema(len(bad)))

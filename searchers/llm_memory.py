@@ -25,7 +25,7 @@ class LLMMemorySearch(EngineSearch):
         memory: how many diagnostic triples are shown (K); ablations: 0 is no history, `all` is unbounded.
         improver: False leaves the improver out: the generator reads the history itself (an ablation).
         reference: False shows no architecture to start from (an ablation).
-        shared_context: True puts all earlier conversations in full before every question (an ablation).
+        shared_context: True puts all records in full before every question (an ablation).
         top_n: how many of the best networks the generator sees beside the last K whole attempts, for models with a
             long context; 0 is the standard prompt.
         temperature: of every request.

@@ -21,6 +21,7 @@ from searchers.memory import OUTCOME_CHARS, Memory
 from searchers.schemas import Advice, vocabulary
 
 _REPAIR_CHARS = 4000
+_SAID = {"diagnosis", "spec", "code", "reply"}
 
 Form = Literal["spec", "code"]
 
@@ -34,7 +35,7 @@ class Prompter(NamedTuple):
         task: what is searched for.
         form: whether candidates are specs or PyTorch code.
         reference: False shows no architecture to start from.
-        shared: True puts one growing transcript of all earlier conversations before every question.
+        shared: True puts one growing transcript of all records in full before every question.
     """
 
     task: Task
@@ -86,9 +87,12 @@ class Prompter(NamedTuple):
 def cell_messages(task: Task, records: Sequence[Record]) -> tuple[Message, ...]:
     """Return the prompt of the `genius` baseline: the cells so far, and what became of them."""
     tried = [
-        {"operations": record.candidate.cell.operations, "val_accuracy_percent": round(100 * record.score, 2)}
-        if record.status == "ok" and record.candidate.cell
-        else {"refused": record.reason[:OUTCOME_CHARS]}
+        (record.candidate.cell.compact() if record.candidate.cell else {})
+        | (
+            {"val_accuracy_percent": round(100 * record.score, 2)}
+            if record.status == "ok"
+            else {"refused": record.reason[:OUTCOME_CHARS]}
+        )
         for record in records
     ]
     system = Message(role="system", content=_render("cell_system", task=task))
@@ -109,10 +113,10 @@ def replace_messages(
 
 
 def transcript(records: Sequence[Record]) -> tuple[Message, ...]:
-    """Return all earlier conversations in full: what agents that share one context see (paper 000, section III-E)."""
-    messages = []
+    """Return all records as a conversation: what agents that share one context see (paper 000, section III-E)."""
+    messages = [Message(role="user", content="All candidates so far, and what became of them.")]
     for record in records:
-        mine = record.candidate.model_dump(mode="json", include={"diagnosis", "spec", "code"}, exclude_defaults=True)
+        mine = record.candidate.model_dump(mode="json", include=_SAID, exclude_defaults=True)
         heard = record.model_dump(mode="json", exclude={"candidate"}, exclude_defaults=True)
         messages.append(Message(role="assistant", content=json.dumps(mine)))
         messages.append(Message(role="user", content=json.dumps(heard)))

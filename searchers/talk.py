@@ -53,6 +53,7 @@ class Talk(ABC):
         self.engine, self.identity, self.sampling, self.proposer = engine, identity, sampling, proposer
         self.cost = Cost()
         self.last = Reply()
+        self.asked = 0
         self.about: dict[str, Any] = {}  # what is true of every candidate, also of one that could not be read
 
     @abstractmethod
@@ -84,17 +85,22 @@ class Talk(ABC):
         schema: dict[str, Any] | None,
         read: Callable[[Reply], _T],
     ) -> _T:
-        """Return what `read` makes of the reply, or of a second one, told what was wrong with the first."""
+        """Return what `read` makes of the reply, or of a second one, told what was wrong with the first.
+
+        Where the engine failed there is none: it has tried again by itself, as often as it should.
+        """
         reply = self.complete(role, turn, messages, schema)
         try:
             return read(reply)
         except UnusableReply as error:
-            if reply.finish_reason != "error":
-                messages = prompting.repair_messages(messages, reply.text, str(error))
+            if reply.finish_reason == "error":
+                raise
+            messages = prompting.repair_messages(messages, reply.text, str(error))
         return read(self.complete("repair", turn + TURNS // 2, messages, schema))
 
     def complete(self, role: str, turn: int, messages: tuple[Message, ...], schema: dict[str, Any] | None) -> Reply:
         """Return the engine's reply, whatever became of it, and count what it cost."""
+        self.asked += 1
         identity = self.identity
         request = Request(
             role=role,
@@ -102,13 +108,12 @@ class Talk(ABC):
             json_schema=schema,
             seed=identity.seed(turn),
             talk=identity.number,
-            begun=identity.begun,
             **self.sampling.model_dump(),
         )
         try:
             self.last = self.engine.complete([request])[0]
         except Exception as error:  # engines should not raise; a new one might
-            self.last = Reply(finish_reason="error", error=f"{type(error).__name__}: {str(error)[:200]}")
+            self.last = Reply.failed(error)
         reply = self.last
         self.cost += Cost(
             prompt_tokens=reply.prompt_tokens,

@@ -65,7 +65,11 @@ def refused(number: int, *violations: Violation, ram: int = 12 * KB, flash: int 
 def repository(*records: Record, engine: dict[str, Any] | None = None, path: Path | None = None) -> Repository:
     found = Repository(path)
     found.append(
-        "started", at_s=1.79e9, versions={"torch": "2.13.0"}, engine=engine or OFFLINE, host={"machine": "x86_64"}
+        "started",
+        at_s=1.79e9,
+        versions={"torch": "2.13.0"},
+        engine=OFFLINE if engine is None else engine,
+        host={"machine": "x86_64"},
     )
     for record in records:
         found.propose(record.candidate)
@@ -214,14 +218,11 @@ def test_what_nobody_measured_is_never_a_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("searcher", "is_model", "expected"),
-    [("llm_memory", False, True), ("llm_memory", True, False), ("random", False, False)],
+    ("engine", "expected"), [(OFFLINE, True), ({**OFFLINE, "is_language_model": True}, False), ({}, False)]
 )
-def test_a_missing_language_model_is_said_plainly(
-    tmp_path: Path, searcher: str, is_model: bool, expected: bool
-) -> None:
-    found = repository(trained(1, 0.9), engine={**OFFLINE, "is_language_model": is_model})
-    text = page(tmp_path, found, compose({"task": "digits", "searcher": searcher})).text
+def test_a_missing_language_model_is_said_plainly(tmp_path: Path, engine: dict[str, Any], expected: bool) -> None:
+    """A searcher that asks no engine has none in its journal."""
+    text = page(tmp_path, repository(trained(1, 0.9), engine=engine)).text
     notice = "No language model took part: proposals came from the rule-based stand-in `offline`."
     assert (notice in text) is expected
 

@@ -90,6 +90,7 @@ class TestBadInput:
             (["--set", "searcher.form=code"], "engine 'offline' cannot write"),
             (["--set", "searcher.form=cod"], "searcher.form"),
             (["--set", "budget.max_tokens=0"], "budget.max_tokens"),
+            (["--set", "budget.max_usd=1"], "engine 'offline' has no price"),
             (["--set", "points_to_evaluate=[{{backbone: [{{type: cnv}}]}}]"], "points_to_evaluate"),
             (["--resume", "{folder}/none"], "no run in"),
             (["--resume", "{folder}", "--seed", "3"], "leave the other flags out"),

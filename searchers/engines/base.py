@@ -11,6 +11,8 @@ from pydantic import Field, field_validator
 
 from automcu_ray.target import Frozen
 
+_ERROR_CHARS = 300
+
 
 class Message(Frozen):
     """One turn of a conversation."""
@@ -35,13 +37,12 @@ class Request(Frozen):
 
     `role` says in the log what it was for: generator, improver, repair. `json_schema` asks for a JSON object
     of that form; an engine that cannot enforce it puts it in words, and the caller validates either way.
-    `talk` and `begun` tell no model anything, but requests that differ in them are not equal: the conversation it
-    belongs to, counted from 1, and how that began.
+    `talk` tells no model anything, but requests that differ in it are not equal: the conversation that it belongs to,
+    counted from 1.
     """
 
     role: str
     talk: int = Field(default=0, ge=0)
-    begun: Begun = Begun()
     messages: tuple[Message, ...] = Field(min_length=1)
     json_schema: dict[str, Any] | None = None
     seed: int = 0
@@ -74,6 +75,12 @@ class Reply(Frozen):
     usd: float = 0.0
     model: str = ""
 
+    @classmethod
+    def failed(cls, reason: Exception | str, *, model: str = "", seconds: float = 0.0) -> "Reply":
+        """Return the Reply that tells a failure in one line."""
+        text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+        return cls(finish_reason="error", error=" ".join(text.split())[:_ERROR_CHARS], model=model, seconds=seconds)
+
     @field_validator("text", "error")
     @classmethod
     def _encodable(cls, value: str) -> str:
@@ -87,8 +94,9 @@ class Engine(ABC):
     Engines travel in a searcher's pickled state: no lock, client or key in attributes.
 
     Attributes: `model` is what answers, by its own name. `instant`: it answers in milliseconds, so nobody needs to
-    wait in a thread. `gpus` is the share of a GPU that it reserves in Ray. `recorded` says how the conversations
-    began that it answers from a recording; begun otherwise, they get no reply from there.
+    wait in a thread. `gpus` is the share of a GPU that it reserves in Ray. `priced`: its replies say what they cost in
+    money. `recorded` says how the conversations began that it answers from a recording; begun otherwise, they get no
+    reply from there. `only_recorded`: others get none at all.
     """
 
     name = "engine"
@@ -96,7 +104,9 @@ class Engine(ABC):
     is_language_model = True
     instant = False
     gpus: float = 0.0
+    priced = False
     recorded: Mapping[int, Begun] = MappingProxyType({})
+    only_recorded = False
 
     @abstractmethod
     def complete(self, requests: Sequence[Request]) -> list[Reply]:
@@ -104,6 +114,9 @@ class Engine(ABC):
 
         A request that fails is a Reply with finish_reason "error", so that it costs none of the others.
         """
+
+    def begin(self, talk: int, begun: Begun) -> None:  # noqa: B027 - only a log wants to know
+        """Take note that a conversation begins, before its first request."""
 
     def close(self) -> None:  # noqa: B027 - most engines hold nothing open
         """Free what the engine holds: a server, an actor, GPU memory."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from automcu_ray.errors import ConfigError
 from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.tape import Tape, read_calls
+from searchers.engines.tape import Tape, read_beginnings, read_calls
 
 
 class CassetteEngine(Engine):
@@ -19,6 +19,7 @@ class CassetteEngine(Engine):
     """
 
     instant = True
+    only_recorded = True
 
     def __init__(self, *, path: Path | None = None) -> None:
         if path is None:
@@ -29,8 +30,9 @@ class CassetteEngine(Engine):
             raise ConfigError(f"no recorded calls in {self.path}: it is empty. Give engine.path another run.")
         self.name, self.model = calls[-1].engine, calls[-1].model
         self.is_language_model = calls[-1].is_language_model
+        self.priced = any(call.reply.usd for call in calls)
         self._tape = Tape(calls)
-        self.recorded = self._tape.begun
+        self.recorded, _ = read_beginnings(self.path)
 
     def complete(self, requests: Sequence[Request]) -> list[Reply]:
         return [self._tape.take(request) or self._missing(request) for request in requests]
@@ -40,7 +42,7 @@ class CassetteEngine(Engine):
             f"no reply is recorded for this {request.role} request (conversation {request.talk}, seed {request.seed}) "
             f"in {self.path}: the configuration or the code differs from the recorded run's"
         )
-        return Reply(finish_reason="error", error=reason, model=self.model)
+        return Reply.failed(reason, model=self.model)
 
 
 def _calls_file(path: Path) -> Path:

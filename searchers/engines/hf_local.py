@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.local_model import failed, find_model, need_packages
+from searchers.engines.local_model import find_model, need_packages
 
+_LEAVE_S = 1.0
 DeviceName = Literal["auto", "cpu", "cuda"]
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -53,9 +54,10 @@ class HfLocalEngine(Engine):
         return replies
 
     def close(self) -> None:
-        """Forget the model; the next request would load it again."""
-        with _LOCK:
+        """Forget the model, unless it is writing: then the process's end must do. The next request would load it."""
+        if _LOCK.acquire(timeout=_LEAVE_S):
             _LOADED.pop(self._key, None)
+            _LOCK.release()
 
     @property
     def _key(self) -> tuple[str, str, str]:
@@ -70,7 +72,7 @@ class HfLocalEngine(Engine):
         except Exception as error:  # no memory, a model that cannot be loaded, a schema that is none
             if len(requests) > 1:
                 return [reply for request in requests for reply in self._answer([request])]
-            replies = [failed(error, self.model)]
+            replies = [Reply.failed(error, model=self.model)]
         share_s = (time.monotonic() - start) / len(requests)
         return [reply.model_copy(update={"seconds": share_s, "model": self.model}) for reply in replies]
 
@@ -156,7 +158,7 @@ class _LoadedModel:
     def _reply(self, answer: _Answer) -> Reply:
         if answer.room <= 0:
             message = f"the prompt has {len(answer.prompt)} tokens, the model's context holds {self.context}"
-            return failed(message, self.model.name_or_path)
+            return Reply.failed(message, model=self.model.name_or_path)
         return Reply(
             text=self.tokenizer.decode(answer.tokens, skip_special_tokens=True),
             finish_reason="stop" if answer.ended else "length",

@@ -5,9 +5,6 @@ import os
 from pathlib import Path
 
 from automcu_ray.errors import ConfigError, ToolMissingError
-from searchers.engines.base import Reply
-
-_ERROR_CHARS = 300
 
 
 def find_model(engine: str, model: str | None) -> str:
@@ -42,9 +39,3 @@ def need_packages(engine: str, extra: str, *packages: str) -> None:
             f"engine {engine!r} needs Python packages that are not installed: {', '.join(absent)}. "
             f"Install: pip install -e '.[{extra}]'. Without any: --engine offline."
         )
-
-
-def failed(reason: Exception | str, model: str) -> Reply:
-    """Return the Reply that tells an error in one line."""
-    text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
-    return Reply(finish_reason="error", error=" ".join(text.split())[:_ERROR_CHARS], model=model)

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.tape import Call, Tape, read_calls
+from searchers.engines.base import Begun, Engine, Reply, Request
+from searchers.engines.tape import Beginning, Call, Tape, beginnings_path, read_beginnings, read_calls
 
 
 class LoggedEngine(Engine):
     """Passes requests on to another engine and appends each, with its reply, to `<run>/llm/calls.jsonl`.
 
-    A line is a `Call`: enough for a cassette to answer the same requests later. What the file holds when a run
+    A line is a `Call`: with `talks.jsonl` beside it (how each conversation began, written before it asks), enough for
+    a cassette to answer the same requests later. What the file holds when a run
     goes on after a kill has been paid for: an equal request gets that answer, once, and no second line; only
     requests that failed are asked again. API keys never come here: they are in no request, and engines keep them
     out of replies.
@@ -27,34 +28,41 @@ class LoggedEngine(Engine):
     def __init__(self, engine: Engine, path: Path) -> None:
         self.engine, self.path = engine, path.absolute()  # Tune changes the working directory
         self.name, self.model, self.is_language_model = engine.name, engine.model, engine.is_language_model
-        self.instant, self.gpus = engine.instant, engine.gpus
-        calls = self._mended_calls() if self.path.exists() else []
+        self.instant, self.gpus, self.priced = engine.instant, engine.gpus, engine.priced
+        self.only_recorded, self.closed = engine.only_recorded, False
+        calls, size = read_calls(self.path) if self.path.exists() else ([], 0)
+        begun, begun_size = read_beginnings(self.path)
+        _drop_cut_line(self.path, size)
+        _drop_cut_line(beginnings_path(self.path), begun_size)
         self._tape = Tape(call for call in calls if call.reply.finish_reason != "error")
-        self.recorded = engine.recorded or self._tape.begun
+        self._written = set(begun)
+        self.recorded = engine.recorded or begun
         self._lock = threading.Lock()
 
     def complete(self, requests: Sequence[Request]) -> list[Reply]:
+        if self.closed:
+            return [Reply.failed("the search is over", model=self.model) for _ in requests]
         replies = [self._tape.take(request) for request in requests]
         new = [request for request, reply in zip(requests, replies, strict=True) if reply is None]
         fresh = self.engine.complete(new) if new else []
-        self._append([self._line(request, reply) for request, reply in zip(new, fresh, strict=True)])
+        self._append(self.path, [self._line(request, reply) for request, reply in zip(new, fresh, strict=True)])
         remaining = iter(fresh)
         return [next(remaining) if reply is None else reply for reply in replies]
 
+    def begin(self, talk: int, begun: Begun) -> None:
+        if talk not in self._written:
+            self._written.add(talk)
+            line = Beginning(talk=talk, begun=begun).model_dump_json() + "\n"
+            self._append(beginnings_path(self.path), [line])
+
     def close(self) -> None:
+        self.closed = True  # conversations still under way ask for nothing more
         self.engine.close()
 
-    def _mended_calls(self) -> list[Call]:
-        """Return the calls of the file, whose next line then starts a line."""
-        calls, size = read_calls(self.path)
-        if size < self.path.stat().st_size:
-            os.truncate(self.path, size)
-        return calls
-
-    def _append(self, lines: list[str]) -> None:
+    def _append(self, path: Path, lines: list[str]) -> None:
         with self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
                 file.writelines(lines)
 
     def _line(self, request: Request, reply: Reply) -> str:
@@ -74,3 +82,9 @@ class LoggedEngine(Engine):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
+
+
+def _drop_cut_line(path: Path, whole_bytes: int) -> None:
+    """Cut what a kill left of a last line off, so that the next one starts a line."""
+    if path.exists() and whole_bytes < path.stat().st_size:
+        os.truncate(path, whole_bytes)

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import openai
 import tenacity
@@ -17,7 +17,9 @@ from searchers.engines.base import Engine, Message, Reply, Request
 _RETRIED_STATUS = (408, 409, 429)  # and every 5xx
 _REFUSED_FORMAT = (400, 422)  # what servers say to a response_format they do not know
 _MAX_WAIT_S = 60.0  # a Retry-After beyond this is cut: the run goes on without the reply
-_ERROR_CHARS = 300
+
+
+Tokens = Annotated[int, Field(ge=0, le=10**9)]  # what a server says is checked like any other text
 
 
 class Prices(NamedTuple):
@@ -43,7 +45,7 @@ class OpenAIEngine(Engine):
         attempts: how often one request is tried.
         backoff_s: the first wait between attempts; it doubles.
         concurrency: requests of one batch that are open at once.
-        max_reply_bytes: a longer reply is dropped unread.
+        max_reply_bytes: a longer reply is dropped unread; an error without a length is read until `timeout_s`.
         json_schema: False: do not try `response_format`, put the schema in the prompt.
         usd_per_million_prompt: price of prompt tokens.
         usd_per_million_cached: price of prompt tokens from the prefix cache; default the prompt price.
@@ -76,6 +78,7 @@ class OpenAIEngine(Engine):
         self.concurrency, self.max_reply_bytes = max(1, concurrency), max_reply_bytes
         self.json_schema = json_schema
         cached = usd_per_million_prompt if usd_per_million_cached is None else usd_per_million_cached
+        self.priced = usd_per_million_prompt > 0 or usd_per_million_completion > 0
         self.prices = Prices(usd_per_million_prompt, cached, usd_per_million_completion)
 
     def complete(self, requests: Sequence[Request]) -> list[Reply]:
@@ -85,22 +88,30 @@ class OpenAIEngine(Engine):
         """Answer a batch over one client, which lives no longer than the batch (nor does the key)."""
         key = os.environ.get("OPENAI_API_KEY") or "none"  # servers of one's own ask for none
         slots = asyncio.Semaphore(self.concurrency)
+        http = openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._refuse_too_long]})
         try:
-            client = openai.AsyncOpenAI(api_key=key, base_url=self.base_url, timeout=self.timeout_s, max_retries=0)
+            client = openai.AsyncOpenAI(
+                api_key=key, base_url=self.base_url, timeout=self.timeout_s, max_retries=0, http_client=http
+            )
         except Exception as error:  # an address that is none
-            return [_failed(error, key, 0.0, self.model) for _ in requests]
+            return [Reply.failed(_without(key, error), model=self.model) for _ in requests]
         async with client:
             return await asyncio.gather(*(self._safely(client, slots, key, request) for request in requests))
+
+    async def _refuse_too_long(self, response: Any) -> None:
+        """Refuse a reply by the length it announces: openai itself reads the body of an error to its end."""
+        announced = response.headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > self.max_reply_bytes:
+            raise EngineError(f"the reply exceeds {self.max_reply_bytes} bytes: dropped unread")
 
     async def _safely(self, client: openai.AsyncOpenAI, slots: asyncio.Semaphore, key: str, request: Request) -> Reply:
         """Return the reply or, whatever goes wrong, a Reply with the reason."""
         async with slots:
             start = time.monotonic()
             try:
-                completion = await self._ask(client, request)
+                return self._reply(await self._ask(client, request), time.monotonic() - start)
             except Exception as error:
-                return _failed(error, key, time.monotonic() - start, self.model)
-            return self._reply(completion, time.monotonic() - start)
+                return Reply.failed(_without(key, error), model=self.model, seconds=time.monotonic() - start)
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> "_Completion":
         if request.json_schema is None or not self.json_schema:
@@ -153,7 +164,7 @@ class OpenAIEngine(Engine):
 
     def _reply(self, completion: "_Completion", seconds: float) -> Reply:
         choice, usage = completion.choices[0], completion.usage or _Usage()
-        cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0
+        cached = min((usage.prompt_tokens_details or _Details()).cached_tokens or 0, usage.prompt_tokens)
         tokens = (usage.prompt_tokens - cached, cached, usage.completion_tokens)
         return Reply(
             text=choice.message.content or "",
@@ -174,12 +185,12 @@ class _Part(BaseModel):
 
 
 class _Details(_Part):
-    cached_tokens: int | None = 0
+    cached_tokens: Tokens | None = 0
 
 
 class _Usage(_Part):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Tokens = 0
+    completion_tokens: Tokens = 0
     prompt_tokens_details: _Details | None = None
 
 
@@ -236,7 +247,6 @@ def _with_schema_in_words(request: Request) -> Request:
     return request.model_copy(update={"messages": (*earlier, message)})
 
 
-def _failed(error: Exception, key: str, seconds: float, model: str) -> Reply:
-    """Return the Reply that tells an error in one line, without the key that a server may have quoted."""
-    reason = " ".join(f"{type(error).__name__}: {error}".replace(key, "***").split())[:_ERROR_CHARS]
-    return Reply(finish_reason="error", error=reason, seconds=seconds, model=model)
+def _without(key: str, error: Exception) -> str:
+    """Return an error in words, without the key that a server may have quoted."""
+    return f"{type(error).__name__}: {error}".replace(key, "***")

@@ -3,12 +3,15 @@
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from automcu_ray.errors import ConfigError
 from automcu_ray.target import Frozen
 from searchers.engines.base import Begun, Reply, Request
+
+_Line = TypeVar("_Line", bound=Frozen)
 
 
 class Call(Frozen):
@@ -26,19 +29,20 @@ class Call(Frozen):
     reply: Reply
 
 
-class Tape:
-    """Replies of recorded calls: equal requests get theirs back, first recorded first, each at most once.
+class Beginning(Frozen):
+    """One line of `<run>/llm/talks.jsonl`, written before a conversation asks anything."""
 
-    `begun` maps a conversation to how it began, by its last call: one that a kill cut short may have begun twice.
-    """
+    talk: int
+    begun: Begun
+
+
+class Tape:
+    """Replies of recorded calls: equal requests get theirs back, first recorded first, each at most once."""
 
     def __init__(self, calls: Iterable[Call] = ()) -> None:
-        self.begun: dict[int, Begun] = {}
         self._replies: dict[str, deque[Reply]] = {}
         for call in calls:
             self._replies.setdefault(call.key, deque()).append(call.reply)
-            if call.request.talk:
-                self.begun[call.request.talk] = call.request.begun
 
     def take(self, request: Request) -> Reply | None:
         """Return the next reply to an equal request, or None where there is none (left); safe between threads."""
@@ -54,17 +58,37 @@ def read_calls(path: Path) -> tuple[list[Call], int]:
     Raises:
         ConfigError: the file cannot be read, or a whole line in it is no call.
     """
+    return _read(path, Call)
+
+
+def read_beginnings(calls: Path) -> tuple[dict[int, Begun], int]:
+    """Return how the conversations beside a calls.jsonl began, and the bytes that their file says it in.
+
+    Raises:
+        ConfigError: a whole line is none of it.
+    """
+    path = beginnings_path(calls)
+    rows, size = _read(path, Beginning) if path.exists() else ([], 0)
+    return {row.talk: row.begun for row in rows}, size
+
+
+def beginnings_path(calls: Path) -> Path:
+    """Return the file that says how conversations began, beside the one that holds their calls."""
+    return calls.with_name("talks.jsonl")
+
+
+def _read(path: Path, form: type[_Line]) -> tuple[list[_Line], int]:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"no recorded calls in {path}: {error.strerror}.") from error
     whole = data[: data.rfind(b"\n") + 1]
-    calls = []
+    rows = []
     for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
         try:
-            calls.append(Call.model_validate_json(line))
+            rows.append(form.model_validate_json(line))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "line"
             raise ConfigError(f"{path} line {number} is not a recorded call: {where}: {first['msg']}.") from error
-    return calls, len(whole)
+    return rows, len(whole)

@@ -13,7 +13,7 @@ from typing import Any
 from automcu_ray.cluster import ray
 from automcu_ray.errors import ConfigError
 from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.local_model import failed, find_model, need_packages
+from searchers.engines.local_model import find_model, need_packages
 
 _ASKED_AGAIN = 2  # times that a request is sent once more after the actor died under it
 _OPEN_REQUESTS = 64
@@ -89,12 +89,12 @@ class VllmEngine(Engine):
     def complete(self, requests: Sequence[Request]) -> list[Reply]:
         start = time.monotonic()
         if not ray.is_initialized():  # asking would start a cluster that nobody wants
-            return [failed("Ray is not running", self.model) for _ in requests]
+            return [Reply.failed("Ray is not running", model=self.model) for _ in requests]
         try:
             actor = self._actor()
             pending = [actor.ask.remote(request) for request in requests]
         except Exception as error:  # Ray cannot start the actor
-            return [failed(error, self.model) for _ in requests]
+            return [Reply.failed(error, model=self.model) for _ in requests]
         return [self._collect(reference, start + self.timeout_s) for reference in pending]
 
     def close(self) -> None:
@@ -124,9 +124,9 @@ class VllmEngine(Engine):
         try:
             reply: Reply = ray.get(reference, timeout=max(0.0, deadline_s - time.monotonic()))
         except ray.exceptions.GetTimeoutError:
-            return failed(f"no reply within {self.timeout_s:g} s (engine.timeout_s)", self.model)
+            return Reply.failed(f"no reply within {self.timeout_s:g} s (engine.timeout_s)", model=self.model)
         except Exception as error:  # the actor died more often than a request is asked again
-            return failed(error, self.model)
+            return Reply.failed(error, model=self.model)
         return reply
 
 
@@ -160,14 +160,14 @@ class Server:
         return future.result()
 
     def _run(self, arguments: dict[str, Any]) -> None:
-        from vllm import EngineArgs, LLMEngine
-
         try:
+            from vllm import EngineArgs, LLMEngine  # fails where its libraries do not match the machine
+
             engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
         except Exception as error:
             traceback.print_exc()
             while True:
-                self._asked.get()[1].set_result(failed(error, self._model))
+                self._asked.get()[1].set_result(Reply.failed(error, model=self._model))
         while True:
             while not self._open or not self._asked.empty():
                 self._admit(engine, *self._asked.get())
@@ -176,7 +176,7 @@ class Server:
             except Exception as error:  # the engine's state is unknown: start afresh
                 traceback.print_exc()
                 for future, _ in self._open.values():
-                    future.set_result(failed(error, self._model))
+                    future.set_result(Reply.failed(error, model=self._model))
                 time.sleep(_LEAVE_S)
                 os._exit(1)
             for output in outputs:
@@ -192,11 +192,11 @@ class Server:
             longest = engine.model_config.max_model_len
             if len(prompt) >= longest:
                 message = f"the prompt has {len(prompt)} tokens, the model's context holds {longest}"
-                future.set_result(failed(message, self._model))
+                future.set_result(Reply.failed(message, model=self._model))
                 return
             engine.add_request(name, {"prompt_token_ids": prompt}, _sampling(request, longest - len(prompt)))
         except Exception as error:  # a schema or a template that is none
-            future.set_result(failed(error, self._model))
+            future.set_result(Reply.failed(error, model=self._model))
             return
         self._open[name] = (future, time.monotonic())
 

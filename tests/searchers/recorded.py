@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from searchers.engines.base import Begun, Engine, Message, Reply, Request
+from searchers.engines.base import Engine, Message, Reply, Request
 
 
 class Counting(Engine):
@@ -27,14 +27,8 @@ class Counting(Engine):
         return replies
 
 
-def request(seed: int = 0, talk: int = 1, known: tuple[int, ...] = ()) -> Request:
-    return Request(
-        role="generator",
-        messages=(Message(role="user", content="a net"),),
-        seed=seed,
-        talk=talk,
-        begun=Begun(known=known),
-    )
+def request(seed: int = 0, talk: int = 1) -> Request:
+    return Request(role="generator", messages=(Message(role="user", content="a net"),), seed=seed, talk=talk)
 
 
 def texts(replies: Sequence[Reply]) -> list[str]:

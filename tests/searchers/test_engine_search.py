@@ -1,16 +1,21 @@
 """Conversations in threads: their order, how many at a time, and what each may know."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+from automcu_ray.repository import Repository
 from automcu_ray.task import Task
 from searchers.engines.base import Begun, Reply, Request
+from searchers.engines.log import LoggedEngine
 from searchers.llm import LLMSearch
 from searchers.llm_memory import LLMMemorySearch
 from tests.contracts.searcher_contract import drive
@@ -24,6 +29,11 @@ class Held(Scripted):
         super().__init__(self.reply)
         self.recorded = recorded
         self.released = {talk: threading.Event() for talk in range(1, 9)}
+        self.begun: list[Begun] = []
+
+    def begin(self, talk: int, begun: Begun) -> None:
+        assert talk == len(self.begun) + 1
+        self.begun.append(begun)
 
     def release(self, *talks: int) -> None:
         for talk in talks:
@@ -93,8 +103,8 @@ def test_a_conversation_knows_what_was_learned_before_it_began(task: Task) -> No
     searcher.lookahead = 1
     searcher.trained_budget = 4
     drive(searcher, 9)
-    numbers = [number for request in engine.asked for number in request.begun.known]
-    assert engine.asked[0].begun == Begun(known=(), size=1)
+    numbers = [number for begun in engine.begun for number in begun.known]
+    assert engine.begun[0] == Begun(known=(), size=1)
     assert numbers == sorted(set(numbers)) and set(numbers) <= {1, 2, 3}  # each is news once
 
 
@@ -105,7 +115,7 @@ def test_a_recorded_conversation_waits_for_the_records_that_it_knew(task: Task) 
     turn(searcher)
     assert engine.talks == [1]  # the second one knew the first record, which training has yet to make
     drive(searcher, 3)
-    assert [request.begun.known for request in engine.asked[:3]] == [(), (1,), (2,)]
+    assert [begun.known for begun in engine.begun[:3]] == [(), (1,), (2,)]
 
 
 def test_an_engine_that_fails_is_asked_again_later_and_later(task: Task) -> None:
@@ -118,8 +128,7 @@ def test_an_engine_that_fails_is_asked_again_later_and_later(task: Task) -> None
     searcher = LLMSearch(task, engine=Scripted(fail), patience=3, backoff_s=0.1)
     settle(searcher, records=3)
     assert searcher.gave_up and searcher.exhausted
-    firsts = times[::2]  # a conversation asks twice
-    waits = [later - earlier for earlier, later in pairwise(firsts)]
+    waits = [later - earlier for earlier, later in pairwise(times)]  # the engine itself has tried again already
     assert waits[0] >= 0.1 and waits[1] >= 0.2
 
 
@@ -131,3 +140,38 @@ def test_a_preview_is_what_would_be_asked_and_asks_nobody(make: type[LLMSearch |
     turn(searcher)
     assert preview[0].messages == engine.asked[0].messages
     assert preview[0].seed == engine.asked[0].seed
+
+
+def test_an_answer_behind_a_conversation_that_hangs_is_not_paid_for_twice(task: Task, tmp_path: Path) -> None:
+    journal, calls = tmp_path / "journal.jsonl", tmp_path / "calls.jsonl"
+    hanging = Held()
+    hanging.release(1, 3)
+    first = LLMSearch(task, engine=LoggedEngine(hanging, calls), specs_per_call=1, parallel=3)
+    first.repository, first.lookahead = Repository(journal), 3
+    drive(first, 1)  # the first record comes when conversations 2 and 3 have begun
+    turn(first)
+    assert {json.loads(line)["request"]["talk"] for line in calls.read_text().splitlines()} == {1, 3}
+    engine = Held()
+    engine.release(*range(1, 9))
+    second = LLMSearch(task, engine=LoggedEngine(engine, calls), specs_per_call=1, parallel=3)  # after a kill
+    second.replay(Repository(journal))
+    drive(second, 3)
+    assert engine.talks[:2] == [2, 4]
+    assert [record.candidate.talk for record in second.repository.records] == [1, 2, 3, 4]
+
+
+PROGRAM = """
+import time
+from searchers.llm import LLMSearch
+from tests.searchers.conftest import make_task
+from tests.searchers.test_llm_memory import Scripted
+
+searcher = LLMSearch(make_task(), engine=Scripted(lambda request: time.sleep(600)))
+searcher.pump()
+assert searcher.ordered == 4
+searcher.close()
+"""
+
+
+def test_a_conversation_that_hangs_does_not_keep_the_process() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], cwd=Path(__file__).parents[2], check=True, timeout=60)

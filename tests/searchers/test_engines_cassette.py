@@ -48,7 +48,7 @@ def test_equal_requests_get_their_replies_in_order_failures_too(tmp_path: Path) 
     assert texts(replies) == ["reply 1", "failure 2", "reply 3"]
 
 
-@pytest.mark.parametrize("asked", [request(seed=5, talk=7), request(seed=0, known=(1,))])
+@pytest.mark.parametrize("asked", [request(seed=5, talk=7), request(seed=0, talk=2)])
 def test_what_was_not_recorded_is_an_error_that_says_so(tmp_path: Path, asked: Any) -> None:
     reply = CassetteEngine(path=record(tmp_path, 0)).complete([asked])[0]
     assert (reply.finish_reason, reply.text) == ("error", "")
@@ -64,10 +64,12 @@ def test_a_recorded_reply_answers_once(tmp_path: Path) -> None:
 
 def test_it_knows_when_each_conversation_began(tmp_path: Path) -> None:
     logged = LoggedEngine(Counting(), tmp_path / "calls.jsonl")
-    logged.complete([request(talk=1), request(talk=2), request(talk=2, known=(1, 4))])
+    logged.begin(1, Begun())
+    logged.begin(2, Begun(known=(1, 4), size=3))
+    logged.complete([request(talk=1), request(talk=2)])
     engine = CassetteEngine(path=tmp_path)
-    assert engine.recorded == {1: Begun(), 2: Begun(known=(1, 4))}
-    assert LoggedEngine(engine, tmp_path / "new" / "calls.jsonl").recorded == {1: Begun(), 2: Begun(known=(1, 4))}
+    assert engine.recorded == {1: Begun(), 2: Begun(known=(1, 4), size=3)}
+    assert LoggedEngine(engine, tmp_path / "new" / "calls.jsonl").recorded == engine.recorded
 
 
 def test_its_place_on_the_tape_travels_with_it(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 def test_a_line_says_who_answered_what(path: Path) -> None:
     engine = LoggedEngine(Counting(), path)
-    engine.complete([request(seed=3, talk=2, known=(1,))])
+    engine.complete([request(seed=3, talk=2)])
     (line,) = lines(path)
     assert (line["engine"], line["model"], line["is_language_model"]) == ("counting", "counting-1", False)
-    assert line["key"] == request(seed=3, talk=2, known=(1,)).key
+    assert line["key"] == request(seed=3, talk=2).key
     assert tape.Call.model_validate(line).reply.text == "reply 1"
 
 
@@ -36,7 +36,7 @@ def test_the_logged_engine_is_what_it_logs() -> None:
     assert (engine.instant, engine.gpus, dict(engine.recorded)) == (False, 0.25, {})
 
 
-@pytest.mark.parametrize("other", [request(seed=1), request(talk=2), request(known=(1,))])
+@pytest.mark.parametrize("other", [request(seed=1), request(talk=2)])
 def test_requests_of_another_conversation_or_moment_are_not_equal(other: object) -> None:
     assert request() == request()
     assert request().key == request().key
@@ -86,9 +86,21 @@ def test_a_damaged_line_is_told_with_its_number(path: Path) -> None:
 
 
 def test_it_knows_when_the_recorded_conversations_began(path: Path) -> None:
-    asked = [request(talk=1), request(talk=2, known=(1,)), request(talk=2, known=(1, 3)), request(talk=0, known=(9,))]
-    LoggedEngine(Counting(), path).complete(asked)
-    assert LoggedEngine(Counting(), path).recorded == {1: Begun(), 2: Begun(known=(1, 3))}
+    first = LoggedEngine(Counting(), path)
+    first.begin(1, Begun())
+    first.begin(2, Begun(known=(1, 3), size=4))  # and killed before it asked
+    second = LoggedEngine(Counting(), path)
+    assert second.recorded == {1: Begun(), 2: Begun(known=(1, 3), size=4)}
+    second.begin(2, second.recorded[2])
+    assert len((path.parent / "talks.jsonl").read_text().splitlines()) == 2
+
+
+def test_after_the_end_of_a_search_nothing_more_is_asked(path: Path) -> None:
+    inner = Counting()
+    engine = LoggedEngine(inner, path)
+    engine.close()
+    assert engine.complete([request()])[0].error == "the search is over"
+    assert inner.asked == []
 
 
 def test_state_travels_and_the_file_is_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,6 +211,26 @@ def test_a_reply_of_a_megabyte_is_dropped(endpoint: Endpoint) -> None:
     assert "exceeds 262144 bytes" in reply.error
 
 
+def test_an_error_of_a_megabyte_is_dropped(endpoint: Endpoint) -> None:
+    endpoint.script(lambda handler: handler.send(400, {"error": {"message": "x" * 1_000_000}}))
+    assert "exceeds 262144 bytes" in ask(endpoint.engine()).error
+
+
+@pytest.mark.parametrize("count", [10**20, -5])
+def test_impossible_usage_is_an_error_and_never_a_cost(endpoint: Endpoint, count: int) -> None:
+    usage = {"prompt_tokens": count, "completion_tokens": 1}
+    endpoint.script(lambda handler: handler.send(200, completion("{}", usage=usage)))
+    reply = ask(endpoint.engine())
+    assert (reply.prompt_tokens, reply.usd) == (0, 0.0) and "usage.prompt_tokens" in reply.error
+
+
+def test_more_cached_tokens_than_there_were_cost_nothing_less_than_nothing(endpoint: Endpoint) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 0, "prompt_tokens_details": {"cached_tokens": 1000}}
+    endpoint.script(lambda handler: handler.send(200, completion("{}", usage=usage)))
+    reply = ask(endpoint.engine(usd_per_million_prompt=2.0, usd_per_million_cached=1.0))
+    assert (reply.cached_tokens, reply.usd) == (10, pytest.approx(10 / 1e6))
+
+
 def test_a_server_without_response_format_gets_the_schema_in_words(endpoint: Endpoint) -> None:
     endpoint.script(refuse_format)
     engine = endpoint.engine()

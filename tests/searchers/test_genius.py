@@ -47,7 +47,7 @@ def test_a_repeat_is_a_record_and_told_to_the_model(task: Task) -> None:
     settle(searcher, records=2)
     assert [row[2] for row in story(searcher)][:2] == ["ok", "duplicate"]
     settle(searcher, records=3)
-    assert tried(engine.asked[2])[1] == {"refused": "equals candidate 1"}
+    assert tried(engine.asked[2])[1] == {"operations": ["skip_connect"] * 6, "refused": "equals candidate 1"}
 
 
 def test_five_operations_or_an_unknown_one_get_one_repair_then_a_record(task: Task) -> None:

@@ -182,10 +182,10 @@ class TestContext:
 
     def test_shared_puts_all_that_was_said_before_the_question(self, task: Task) -> None:
         requests = self.asked(task, context="shared")
-        assert [len(request.messages) for request in requests] == [2, 5, 9]
+        assert [len(request.messages) for request in requests] == [2, 6, 10]
         last = [message.role for message in requests[-1].messages]
-        assert last == ["system", *["assistant", "user"] * 4]
-        assert json.loads(requests[-1].messages[1].content)["spec"]["backbone"][0]["out_channels"] == 4
+        assert last == ["system", "user", *["assistant", "user"] * 4]
+        assert json.loads(requests[-1].messages[2].content)["spec"]["backbone"][0]["out_channels"] == 4
         assert shown(requests[-1]) == {}
 
     def test_the_system_message_stays_the_same_for_a_prefix_cache(self, task: Task) -> None:

@@ -105,8 +105,8 @@ class TestAblations:
     def test_shared_context_is_one_transcript_that_grows(self, task: Task) -> None:
         asked = [request for request in self.asked(task, shared_context=True) if request.role == "generator"]
         sizes = [len(request.messages) for request in asked]
-        assert sizes == [2, 3, 5, 7, 9, 11, 13]  # two messages a record; the last one joins the question
-        said = [json.loads(message.content) for message in asked[-1].messages[1::2]]
+        assert sizes == [2, 4, 6, 8, 10, 12, 14]  # an opening, two messages a record; the last one joins the question
+        said = [json.loads(message.content) for message in asked[-1].messages[2::2]]
         assert [one["spec"]["backbone"][0]["type"] for one in said] == ["conv"] * 6
 
     def test_top_n_shows_the_next_best_networks_and_the_last_attempts(self, task: Task) -> None:

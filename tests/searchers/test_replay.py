@@ -89,15 +89,54 @@ def test_a_cassette_gives_the_same_records(task: Task, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_run_that_stopped_at_its_token_budget_is_replayed_to_the_same_end(
+    task: Task, tmp_path: Path, name: str, seed: int
+) -> None:
+    first = make(name, task, LoggedEngine(jittery(seed), tmp_path / "llm" / "calls.jsonl"))
+    first.token_budget = 600
+    run(first, Random(seed))
+    second = make(name, task, CassetteEngine(path=tmp_path))
+    second.token_budget = 600
+    run(second, Random(seed + 100))
+    assert first.overspent and first.trained < 12
+    assert story(first.repository) == story(second.repository)
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_a_replay_ends_where_an_interrupted_run_did(task: Task, tmp_path: Path, name: str) -> None:
+    first = make(name, task, LoggedEngine(jittery(1), tmp_path / "llm" / "calls.jsonl"))
+    run(first, Random(1), until=5)
+    answer_all(first)
+    second = make(name, task, CassetteEngine(path=tmp_path))
+    run(second, Random(2))
+    assert second.gave_up == "the recording is at its end"
+    assert not any("no reply is recorded" in record.reason for record in second.repository.records)
+
+
+def test_a_replay_that_goes_astray_ends(task: Task, tmp_path: Path) -> None:
+    first = make("llm_memory", task, LoggedEngine(jittery(1), tmp_path / "llm" / "calls.jsonl"))
+    run(first, Random(1))
+    talks = tmp_path / "llm" / "talks.jsonl"
+    talks.write_text(talks.read_text().replace('"known":[1', '"known":[77,1'))
+    second = make("llm_memory", task, CassetteEngine(path=tmp_path))
+    run(second, Random(2))
+    assert second.gave_up == "the recording is at its end" and second.trained < 12
+
+
+def answer_all(searcher: EngineSearch) -> None:
+    """Wait until every call has come back, and is in the log, with nobody there to hear the answer."""
+    while not all(running.future.done() for running in searcher._running):
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
 def test_a_killed_run_pays_for_no_conversation_twice(task: Task, tmp_path: Path, name: str) -> None:
     journal, calls = tmp_path / "journal.jsonl", tmp_path / "calls.jsonl"
     first = make(name, task, LoggedEngine(jittery(5), calls))
     first.repository = Repository(journal)
     run(first, Random(5), until=6)
-    while first.ordered:  # the calls come back, and are logged, but nobody is there to hear the answer
-        if all(running.future.done() for running in first._running):
-            break
-        time.sleep(0.001)
+    answer_all(first)
     paid = [json.loads(line) for line in calls.read_text().splitlines()]
     engine = jittery(6)
     second = make(name, task, LoggedEngine(engine, calls))
