@@ -30,6 +30,7 @@ from automcu_ray.onnx_graph import (
     integer_ends,
     leading_window,
     quantise_before_pools,
+    values_per_image,
 )
 from automcu_ray.onnx_graph import operators as operators
 from automcu_ray.onnx_graph import with_batch_one as with_batch_one
@@ -38,6 +39,7 @@ from automcu_ray.tracing import INPUT, OUTPUT, TRACED, trace
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
+MAX_VALUES = 1 << 28  # of all tensors for one batch: 1 GB as float32, where a network is very large
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class DeployedNetwork:
     def run(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the raw outputs (N, num_classes), int8 or float32, as onnxruntime computes them."""
         session = _session(self.onnx)
-        parts = [images[i : i + BATCH] for i in range(0, len(images), BATCH)]
+        size = _batch(self.float_onnx)
+        parts = [images[i : i + size] for i in range(0, len(images), size)]
         outputs = [session.run([OUTPUT], {INPUT: self.encode(part)})[0] for part in parts]
         return np.concatenate(outputs) if outputs else np.empty((0, self.num_classes), self.output_dtype)
 
@@ -166,7 +169,7 @@ def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.Mod
             quantize_static(
                 source,
                 result,
-                _Calibration(normalize(pinned)),
+                _Calibration(normalize(pinned), _batch(float_onnx)),
                 quant_format=QuantFormat.QOperator,  # QDQ models are run in float by the C generator
                 per_channel=True,
                 activation_type=QuantType.QInt8,
@@ -182,11 +185,17 @@ def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.Mod
 class _Calibration(CalibrationDataReader):  # type: ignore[misc]
     """Hands out the calibration images in a few large batches: one at a time costs three times the CPU."""
 
-    def __init__(self, inputs: npt.NDArray[np.float32]) -> None:
-        self.batches = iter([{INPUT: inputs[i : i + BATCH]} for i in range(0, len(inputs), BATCH)])
+    def __init__(self, inputs: npt.NDArray[np.float32], size: int) -> None:
+        self.batches = iter([{INPUT: inputs[i : i + size]} for i in range(0, len(inputs), size)])
 
     def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
         return next(self.batches, None)
+
+
+@functools.lru_cache(maxsize=4)
+def _batch(float_onnx: bytes) -> int:
+    """Return how many images at once: BATCH, or fewer where that many would take gigabytes."""
+    return max(1, min(BATCH, MAX_VALUES // values_per_image(float_onnx)))
 
 
 @functools.lru_cache(maxsize=4)

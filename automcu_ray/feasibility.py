@@ -21,8 +21,8 @@ class Rung(StrEnum):
 class Violation(Frozen):
     """One reason for a no: which rung, where, and how far off.
 
-    `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply); `where`
-    names the layer, buffer or operator.
+    `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply), and for
+    generated code also memory, time or sandbox (it left its bounds); `where` names the layer, buffer or operator.
     """
 
     rung: Rung

@@ -17,6 +17,7 @@ from automcu_ray.tracing import INPUT, OPSET, OUTPUT, TRACED
 
 MAX_BYTES = 64_000_000
 MAX_NODES = 5_000
+MAX_INPUTS = 64  # of one operator: a wide Concat has some ten
 MAX_TENSOR = 1 << 22  # values of one intermediate tensor, for the images traced: 2 MB an image at int8
 MAX_VALUES = 1 << 25  # of all intermediate tensors together
 MAX_MACS = 1_000_000_000  # per image; an STM32H7 would take several seconds
@@ -28,6 +29,7 @@ OPERATORS = frozenset(
     ReduceMin ReduceProd ReduceSum Relu Reshape Resize Selu Shape Sigmoid Sign Sin Slice Softmax Softplus Softsign
     SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where""".split()
 )
+_TRAINING_TOO = OPERATORS | {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "TENSOR", "FLOATS", "INTS"})
 _TYPES = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
 _FEW_VALUES = 64  # constants in the code up to this size are structure: shapes, a scale, a dropout's rate
@@ -50,15 +52,7 @@ def check_foreign(model: bytes, input_shape: tuple[int, int, int], num_classes: 
     Raises:
         ToolchainError: it is not; says why.
     """
-    if len(model) > MAX_BYTES:
-        raise _refusal(f"it has {len(model)} bytes, over {MAX_BYTES}")
-    try:
-        loaded = onnx.load_from_string(model)
-    except Exception as error:  # protobuf's own class, from a package without types
-        raise _refusal("it is no ONNX file") from error
-    _check_container(loaded)
-    _check_nodes(loaded.graph.node)
-    _check_tensors(loaded)
+    loaded = _load(model, OPERATORS)
     _check_ends(loaded.graph, input_shape, num_classes)
     return _measure(loaded)
 
@@ -67,17 +61,31 @@ def network_hash(model: bytes) -> str:
     """Return 12 hex digits that are equal for equal structures: operators, attributes, shapes, and what feeds what.
 
     Names, weights, and the order in which independent branches were written do not count. Operators are numbered as
-    a walk from the output first meets them, so two uses of one weight differ from one use of two.
+    a walk from the output first meets them, so two uses of one weight differ from one use of two, equal or not.
 
     Raises:
-        ToolchainError: no ONNX file, or a graph without an output.
+        ToolchainError: the file is refused as `check_foreign` refuses it, or is a graph without an output.
     """
+    graph = _load(model, _TRAINING_TOO).graph  # it is read, and never run
     try:
-        graph = onnx.load_from_string(model).graph
         signature = _walk(graph)
     except Exception as error:  # anything that a file can be wrong with
         raise _refusal("its structure cannot be read") from error
     return hashlib.sha256(repr(signature).encode()).hexdigest()[:12]
+
+
+def _load(model: bytes, operators: frozenset[str]) -> onnx.ModelProto:
+    """Return the model where its container, operators and tensors are harmless, all but its shapes."""
+    if len(model) > MAX_BYTES:
+        raise _refusal(f"it has {len(model)} bytes, over {MAX_BYTES}")
+    try:
+        loaded = onnx.load_from_string(model)
+    except Exception as error:  # protobuf's own class, from a package without types
+        raise _refusal("it is no ONNX file") from error
+    _check_container(loaded)
+    _check_nodes(loaded.graph.node, operators)
+    _check_tensors(loaded)
+    return loaded
 
 
 def _check_container(model: onnx.ModelProto) -> None:
@@ -90,19 +98,22 @@ def _check_container(model: onnx.ModelProto) -> None:
         raise _refusal(f"it should have 1 to {MAX_NODES} operators, found {len(model.graph.node)}")
 
 
-def _check_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
+def _check_nodes(nodes: Iterable[onnx.NodeProto], operators: frozenset[str]) -> None:
     for node in nodes:
-        if node.domain or node.op_type not in OPERATORS:
+        if node.domain or node.op_type not in operators:
             raise _refusal(f"operator {node.domain or 'ai.onnx'}.{node.op_type} is not among the known ones"[:150])
+        if len(node.input) > MAX_INPUTS or len(node.output) > MAX_INPUTS:
+            raise _refusal(f"operator {node.op_type} has more than {MAX_INPUTS} inputs or outputs")
         for attribute in node.attribute:
             if AttributeProto.AttributeType.Name(attribute.type) not in _ATTRIBUTES:
                 raise _refusal(f"operator {node.op_type} has an attribute that is no plain value")
-        if node.op_type == "Constant" and (len(node.attribute) != 1 or not node.attribute[0].HasField("t")):
+        found = [(attribute.name, attribute.type) for attribute in node.attribute]
+        if node.op_type == "Constant" and found != [("value", AttributeProto.TENSOR)]:
             raise _refusal("a Constant should hold one tensor")
 
 
 def _check_tensors(model: onnx.ModelProto) -> None:
-    constants = [node.attribute[0].t for node in model.graph.node if node.op_type == "Constant"]
+    constants = [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
     for tensor in [*model.graph.initializer, *constants]:
         if tensor.external_data or tensor.data_location != TensorProto.DEFAULT:
             raise _refusal("a tensor should lie in the file itself")
@@ -128,7 +139,11 @@ def _check_ends(graph: onnx.GraphProto, input_shape: tuple[int, int, int], num_c
 
 
 def _measure(model: onnx.ModelProto) -> ForeignNetwork:
-    """Return parameters and multiply-accumulates from inferred shapes, which must all be known and small."""
+    """Return parameters and multiply-accumulates from inferred shapes, which must all be known and small.
+
+    The shapes that the file claims are dropped first: inference would believe them.
+    """
+    del model.graph.value_info[:]
     try:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
@@ -146,8 +161,9 @@ def _measure(model: onnx.ModelProto) -> ForeignNetwork:
     macs = sum(_macs(node, {**weights, **shapes}) for node in graph.node) // TRACED
     if macs > MAX_MACS:
         raise _refusal(f"it needs {macs} multiply-accumulates an image, over {MAX_MACS}")
-    floats = [tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT]
-    return ForeignNetwork(sum(math.prod(tensor.dims) for tensor in floats), macs)
+    floats = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT}
+    again = [floats[n.input[0]] for n in graph.node if n.op_type == "Identity" and n.input[0] in floats]
+    return ForeignNetwork(sum(math.prod(tensor.dims) for tensor in (*floats.values(), *again)), macs)
 
 
 def _macs(node: onnx.NodeProto, shapes: dict[str, Any]) -> int:
@@ -177,23 +193,30 @@ def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:
 def _walk(graph: onnx.GraphProto) -> list[Any]:
     """Return one entry for each value that the output depends on, in the order in which a walk from it ends there.
 
-    A graph that turns in a circle is cut at a depth that no other reaches.
+    A value whose makers are still being walked when it comes up again turns in a circle: it is an end there.
+    The exporter writes equal weights once, with an Identity for each other one: here, and where parameters are
+    counted, those are weights of their own, or training would change the structure.
     """
     makers = {name: node for node in graph.node for name in node.output}
     weights = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Identity" and node.input[0] in weights:
+            weights[node.output[0]] = weights[node.input[0]]
+            makers.pop(node.output[0], None)
     numbers: dict[str, int] = {}
     signature: list[Any] = []
-    pending = [graph.output[0].name]
+    pending, opened = [graph.output[0].name], set[str]()
     while pending:
         name = pending[-1]
         if name in numbers:
             pending.pop()
             continue
         node = makers.get(name)
-        if node is not None:
-            missing = [source for source in node.input if source and source not in numbers]
-            if missing and len(pending) <= len(graph.node):
-                pending.append(missing[0])
+        if node is not None and name not in opened:
+            opened.add(name)
+            missing = [source for source in node.input if source and source not in numbers and source not in opened]
+            if missing:
+                pending += reversed(missing)
                 continue
         signature.append(_about(name, node, weights, numbers))
         for made in node.output if node is not None else [name]:

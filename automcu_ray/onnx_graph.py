@@ -1,5 +1,7 @@
 """Questions about an ONNX graph, and the two edits that export needs."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +9,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+
+from automcu_ray.errors import ToolchainError
 
 _MOVES = ("MaxPool", "Flatten", "Reshape")  # each value of their output is one of their input
 
@@ -24,6 +28,15 @@ class IntegerEnds:
 def operators(model: bytes) -> tuple[str, ...]:
     """Return the distinct operator types of a model, sorted."""
     return tuple(sorted({node.op_type for node in onnx.load_from_string(model).graph.node}))
+
+
+def values_per_image(float_onnx: bytes) -> int:
+    """Return how many values all tensors of a float model hold for one image; those of unknown size count as none."""
+    model = onnx.load_from_string(float_onnx)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    shapes = [value.type.tensor_type.shape.dim for value in (*graph.input, *graph.value_info)]
+    return sum(math.prod(dim.dim_value for dim in shape) for shape in shapes)
 
 
 def free_batch(model: onnx.ModelProto, traced: int) -> None:
@@ -44,7 +57,7 @@ def free_batch(model: onnx.ModelProto, traced: int) -> None:
     shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
     for tensor in graph.initializer:
         sizes = numpy_helper.to_array(tensor)
-        if tensor.name in shapes and sizes[0] == traced:
+        if tensor.name in shapes and sizes.size and sizes[0] == traced:
             tensor.CopyFrom(numpy_helper.from_array(np.array([0, *sizes[1:]]), tensor.name))
     for value in (graph.input[0], graph.output[0]):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
@@ -64,7 +77,8 @@ def _drop_identities(graph: onnx.GraphProto) -> None:
 def float_operators(model: onnx.ModelProto) -> tuple[str, ...]:
     """Return the operators of a quantised model that take or give a float tensor, sorted; () is a full int8 graph.
 
-    The one QuantizeLinear at the input and the one DequantizeLinear at the output do not count.
+    The one QuantizeLinear at the input and the one DequantizeLinear at the output do not count. What only moves values
+    is in float because of another operator, and named where there is no other.
     """
     graph = model.graph
     source, sink = graph.input[0].name, graph.output[0].name
@@ -80,7 +94,7 @@ def float_operators(model: onnx.ModelProto) -> tuple[str, ...]:
             floats.update(node.output)
             stuck.add(node.op_type)
     real = stuck - {"QuantizeLinear", "DequantizeLinear"}
-    return tuple(sorted(real or stuck))
+    return tuple(sorted(real.difference(_MOVES) or real or stuck))
 
 
 def leading_window(model: onnx.ModelProto) -> int:
@@ -91,29 +105,53 @@ def leading_window(model: onnx.ModelProto) -> int:
             break
         sizes = {attribute.name: attribute.ints for attribute in node.attribute}
         window += (sizes["kernel_shape"][0] - 1) * step
-        step *= sizes["strides"][0]
+        step *= (sizes.get("strides") or [1])[0]
         name = node.output[0]
     return window
 
 
 def quantise_before_pools(model: onnx.ModelProto) -> None:
-    """Swap max pools, or flattening, at the input with the QuantizeLinear behind them, in place.
+    """Swap max pools and flattening at the input with every QuantizeLinear behind them, in place: one is left.
 
     onnxruntime leaves an operator in float that only moves values, if what it reads is not quantised yet. A maximum
-    commutes with the (monotone) quantisation, so the swapped graph gives the same values.
+    commutes with the (monotone) quantisation, so the swapped graph gives the same values. What another operator reads
+    as well stays in float.
     """
-    graph = model.graph
-    makers = {node.output[0]: node for node in graph.node}
-    quantise = next(node for node in graph.node if node.op_type == "QuantizeLinear")
-    while (pool := makers.get(quantise.input[0])) is not None and pool.op_type in _MOVES:
-        image, pooled, result = pool.input[0], pool.output[0], quantise.output[0]
-        pool.input[0], pool.output[0] = pooled, result
-        quantise.input[0], quantise.output[0] = image, pooled
-        makers[result] = pool
-        position = list(graph.node).index(pool)
-        graph.node.remove(quantise)
-        graph.node.insert(position, quantise)
-        quantise = graph.node[position]
+    graph, image = model.graph, model.graph.input[0].name
+    values = {tensor.name: numpy_helper.to_array(tensor).tolist() for tensor in graph.initializer}
+    entry = onnx.NodeProto()
+    renamed: dict[str, str] = {}
+    for node in [node for node in graph.node if image in node.input]:
+        for quantise in (found := _quantisers_behind(graph, node)):
+            if not entry.op_type:
+                entry.CopyFrom(quantise)
+                entry.input[0], entry.output[0] = image, f"{image}_int8"
+            if [values[name] for name in quantise.input[1:]] != [values[name] for name in entry.input[1:]]:
+                found = []  # two scales: one input cannot have both
+        for quantise in found:
+            renamed[quantise.output[0]] = quantise.input[0] if quantise.input[0] != image else entry.output[0]
+            graph.node.remove(quantise)
+        if found and node.op_type != "QuantizeLinear":
+            node.input[0] = entry.output[0]
+    for node in graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+    if renamed:
+        graph.node.insert(0, entry)
+
+
+def _quantisers_behind(graph: onnx.GraphProto, node: onnx.NodeProto) -> Sequence[onnx.NodeProto]:
+    """Return every QuantizeLinear that a node leads to; none where something else does more than move its values."""
+    found, pending = [], [node]
+    while pending:
+        reader = pending.pop()
+        if reader.op_type == "QuantizeLinear":
+            found.append(reader)
+            continue
+        behind = [other for other in graph.node if reader.output[0] in other.input]
+        if reader.op_type not in _MOVES or not behind:
+            return []
+        pending += behind
+    return found
 
 
 def integer_ends(model: onnx.ModelProto) -> IntegerEnds:
@@ -121,11 +159,16 @@ def integer_ends(model: onnx.ModelProto) -> IntegerEnds:
 
     Input and output keep their names and become int8. Shapes of intermediates are dropped: the exporter's are
     of the float graph.
+
+    Raises:
+        ToolchainError: nothing was quantised.
     """
     graph = model.graph
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    first = next(node for node in graph.node if node.op_type == "QuantizeLinear")
-    last = next(node for node in graph.node if node.op_type == "DequantizeLinear")
+    first = next((node for node in graph.node if node.op_type == "QuantizeLinear"), None)
+    last = next((node for node in graph.node if node.op_type == "DequantizeLinear"), None)
+    if first is None or last is None:
+        raise ToolchainError("int8 needs an output that is worked out from the input: this network has none.")
     ends = IntegerEnds(
         float(values[first.input[1]]),
         int(values[first.input[2]]),

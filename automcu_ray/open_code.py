@@ -7,6 +7,7 @@ The screen is for early refusals that teach. It is no security: that is the jail
 """
 
 import ast
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterator
@@ -18,15 +19,14 @@ MODULES = (
     *("torch.nn.modules", "torch.nn.parameter", "torch.nn.utils"),
 )
 _BUILTINS = frozenset(
-    """__import__ breakpoint compile delattr dir eval exec exit getattr globals input locals open quit setattr
-    vars""".split()
+    """__import__ breakpoint compile delattr dir eval exec exit globals input locals open quit vars""".split()
 )
 _TORCH = frozenset(
     """classes compile distributed export from_file hub jit library load multiprocessing onnx ops package save
     serialization storage utils""".split()
 )
 _SPECIAL = frozenset(
-    """__annotations__ __call__ __doc__ __getitem__ __init__ __iter__ __len__ __name__ __post_init__ __repr__
+    """__annotations__ __call__ __class__ __doc__ __getitem__ __init__ __iter__ __len__ __name__ __post_init__ __repr__
     __version__""".split()
 )
 _PLACEHOLDER = re.compile(r"x{3,}|TODO|FIXME|placeholder|your_code(_here)?", re.IGNORECASE)
@@ -43,7 +43,7 @@ def extract(text: str) -> str:
     """Return the Python of a reply: the last complete fenced block that defines Net, or the text where it is bare code.
 
     Raises:
-        CodeError: there is none, it stops before its end, or a placeholder stands where code should.
+        CodeError: there is none, it stops before its end, is too long, or a placeholder stands where code should.
     """
     blocks: list[str] = [block for block in _FENCE.findall(text) if _DEFINES_NET.search(block)]
     if blocks:
@@ -55,6 +55,7 @@ def extract(text: str) -> str:
     else:
         raise CodeError("no Python code that defines `class Net(nn.Module)` was found in the reply")
     code = code.strip("\n") + "\n"
+    _refuse_long(code)
     _refuse_placeholders(_parse(code))
     return code
 
@@ -65,8 +66,7 @@ def screen(code: str) -> None:
     Raises:
         CodeError: the first reason against it.
     """
-    if len(code) > MAX_CHARACTERS:
-        raise CodeError(f"the code has {len(code)} characters, more than the limit of {MAX_CHARACTERS}")
+    _refuse_long(code)
     tree = _parse(code)
     _refuse_placeholders(tree)
     own = _bound_names(tree)
@@ -74,20 +74,36 @@ def screen(code: str) -> None:
     for node in ast.walk(tree):
         if why := _objection(node, own, torch_names):
             raise CodeError(f"line {getattr(node, 'lineno', 1)}: {why}")
-    _want_net(tree)
+    with _bounded_depth():
+        _want_net(tree)
 
 
 def code_hash(code: str) -> str:
     """Return 12 hex digits that comments, docstrings and layout do not change.
 
     Raises:
-        CodeError: a syntax error.
+        CodeError: a syntax error, or expressions nested too deeply.
     """
     tree = _parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+    with _bounded_depth():
+        return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+
+
+def _refuse_long(code: str) -> None:
+    if len(code) > MAX_CHARACTERS:
+        raise CodeError(f"the code has {len(code)} characters, more than the limit of {MAX_CHARACTERS}")
+
+
+@contextlib.contextmanager
+def _bounded_depth() -> Iterator[None]:
+    """Say it to the author where code is nested more deeply than Python's own stack allows."""
+    try:
+        yield
+    except RecursionError as error:
+        raise CodeError("the code's expressions are nested too deeply: use loops") from error
 
 
 def _parse(code: str) -> ast.Module:
@@ -100,13 +116,25 @@ def _parse(code: str) -> ast.Module:
 
 
 def _refuse_placeholders(tree: ast.Module) -> None:
+    abstract = {id(method) for method in _abstract_methods(tree)}
     for node in ast.walk(tree):
         dots = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node.value.value is ...
         word = isinstance(node, ast.Name) and _PLACEHOLDER.fullmatch(node.id)
         empty = isinstance(node, ast.FunctionDef) and node.name in ("__init__", "forward") and _does_nothing(node)
+        empty = empty and id(node) not in abstract
         if dots or word or empty:
             line = getattr(node, "lineno", 1)
             raise CodeError(f"line {line}: a placeholder stands where code should: write the whole network out")
+
+
+def _abstract_methods(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the methods of classes beside Net that are there to be overridden: they raise NotImplementedError."""
+    for node in ast.walk(tree):
+        for statement in node.body if isinstance(node, ast.ClassDef) and node.name != "Net" else ():
+            if isinstance(statement, ast.FunctionDef) and isinstance(last := statement.body[-1], ast.Raise):
+                raised = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
+                if isinstance(raised, ast.Name) and raised.id == "NotImplementedError":
+                    yield statement
 
 
 def _does_nothing(function: ast.FunctionDef) -> bool:

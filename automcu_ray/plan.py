@@ -60,16 +60,8 @@ def prepare(config: RunConfig) -> Plan:
     asks_engine = "engine" in inspect.signature(make_searcher).parameters
     engine = pick_engine(config.engine.name, config.engine.options)
     backend = _backend(config)
-    if config.writes_code and not engine.is_language_model:
-        raise ConfigError(
-            f"searcher.form is 'code', which engine {engine.name!r} cannot write: it has rules for specs only. "
-            "Take a language model, such as --engine openai."
-        )
-    if config.budget.max_usd is not None and asks_engine and not engine.priced:
-        raise ConfigError(
-            f"budget.max_usd is set, but engine {engine.name!r} has no price, so nothing would ever stop: set "
-            "engine.usd_per_million_prompt and engine.usd_per_million_completion, or budget.max_tokens instead."
-        )
+    if asks_engine:
+        _check_engine(config, engine)
     board = _board(config, backend)
     make_dataset = plugins.load("dataset", DATASETS, config.dataset.name)
     dataset = make_dataset(
@@ -90,6 +82,19 @@ def prepare(config: RunConfig) -> Plan:
         )
     points = _points(config, task)
     return Plan(config, dataset, task, make_searcher, options, engine if asks_engine else None, backend, board, points)
+
+
+def _check_engine(config: RunConfig, engine: Engine) -> None:
+    if config.writes_code and not engine.is_language_model:
+        raise ConfigError(
+            f"searcher.form is 'code', which engine {engine.name!r} cannot write: it has rules for specs only. "
+            "Take a language model, such as --engine openai."
+        )
+    if config.budget.max_usd is not None and not engine.priced:
+        raise ConfigError(
+            f"budget.max_usd is set, but engine {engine.name!r} has no price, so nothing would ever stop: set "
+            "engine.usd_per_million_prompt and engine.usd_per_million_completion, or budget.max_tokens instead."
+        )
 
 
 def _backend(config: RunConfig) -> Backend | None:

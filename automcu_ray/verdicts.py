@@ -12,12 +12,12 @@ from automcu_ray.task import Task
 
 
 class VerdictCache:
-    """Feasibility reports by (candidate hash, target, limits, precision, backend version); one small file each."""
+    """Feasibility reports by (hash, shapes, target, limits, precision, backend version); one small file each."""
 
     def __init__(self, folder: Path, task: Task, backend_version: str) -> None:
         self.folder = folder
-        scope = [task.target.model_dump(mode="json"), task.ram_limit_bytes, task.flash_limit_bytes, task.precision]
-        self.scope = json.dumps([*scope, backend_version])
+        limits = [task.target.model_dump(mode="json"), task.ram_limit_bytes, task.flash_limit_bytes, task.precision]
+        self.scope = json.dumps([task.input_shape, task.num_classes, *limits, backend_version])
 
     def get(self, candidate_hash: str) -> FeasibilityReport | None:
         """Return the report, marked as cached, or None. An unreadable file counts as none."""

@@ -1,4 +1,5 @@
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -6,8 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from automcu_ray import export
 from automcu_ray.errors import ToolchainError
-from automcu_ray.export import deploy, normalize, operators, with_batch_one
+from automcu_ray.export import DeployedNetwork, deploy, normalize, operators, with_batch_one
+from automcu_ray.onnx_graph import leading_window, values_per_image
 from tests.networks_for_export import CLASSES, NETWORKS, SHAPE, deployed_network, images, network
 
 
@@ -73,6 +76,88 @@ def test_int8_stays_close_to_float32(name: str) -> None:
     real = (made.run(batch).astype(np.float32) - made.output_zero_point) * made.output_scale
     wanted = deployed_network(name, "float32").run(batch)
     assert np.abs(real - wanted).mean() < 0.05 * np.ptp(wanted)
+
+
+class TwoWays(nn.Module):
+    """What flattens or pools the image feeds a layer, and so does the image itself."""
+
+    def __init__(self, move: nn.Module) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.move = move
+        self.conv, self.side = nn.Conv2d(3, CLASSES, 3), nn.LazyLinear(CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        moved: Tensor = self.side(self.move(x).flatten(1))
+        return moved + self.conv(x).mean((2, 3))
+
+
+@pytest.mark.parametrize("move", [nn.Identity(), nn.MaxPool2d(2)])
+def test_the_image_itself_and_what_moves_it_are_quantised_once(move: nn.Module) -> None:
+    net = TwoWays(move)
+    net(torch.zeros(1, *SHAPE))
+    made, batch = deploy(net, SHAPE, precision="int8", calibration=images(8)), images(8)
+    real = (made.run(batch).astype(np.float32) - made.output_zero_point) * made.output_scale
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(normalize(batch))).numpy()
+    assert np.abs(real - wanted).mean() < 0.05 * np.ptp(wanted)
+    assert not {"QuantizeLinear", "DequantizeLinear"} & set(operators(made.onnx))
+
+
+class Edge(nn.Module):
+    """Small networks whose graphs have a corner: `edge` gives features for a linear layer."""
+
+    def __init__(self, edge: Callable[[Tensor], Tensor], features: int) -> None:
+        super().__init__()
+        self.edge, self.fc = edge, nn.Linear(features, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(self.edge(x))
+
+
+@pytest.mark.parametrize(
+    ("edge", "stuck"),
+    [
+        (lambda x: x.flatten(1) * x.mean().reshape(()), "ReduceMean"),
+        (lambda x: x.flatten(1) + torch.tanh(x.flatten(1)), "Tanh"),
+    ],
+)
+def test_a_corner_of_a_graph_is_a_reason_and_no_crash(edge: Callable[[Tensor], Tensor], stuck: str) -> None:
+    with pytest.raises(ToolchainError, match=f"; {stuck} would run in float"):
+        deploy(Edge(edge, int(np.prod(SHAPE))), SHAPE, precision="int8", calibration=images(8))
+
+
+class NothingToQuantise(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x.flatten(1))[:, :CLASSES]
+
+
+def test_a_network_of_float_operators_alone_is_refused_by_their_names() -> None:
+    with pytest.raises(ToolchainError, match="Slice, Tanh would run in float"):
+        deploy(NothingToQuantise(), SHAPE, precision="int8", calibration=images(8))
+
+
+def test_a_pool_without_strides_moves_by_one() -> None:
+    net = nn.Sequential(nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.LazyLinear(CLASSES))
+    net(torch.zeros(1, *SHAPE))
+    model = onnx.load_from_string(deploy(net, SHAPE, precision="float32", calibration=images(1)).onnx)
+    pool = next(node for node in model.graph.node if node.op_type == "MaxPool")
+    kept = [attribute for attribute in pool.attribute if attribute.name != "strides"]
+    del pool.attribute[:]
+    pool.attribute.extend(kept)
+    assert leading_window(model) == 2
+
+
+def test_a_batch_of_a_large_network_stays_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    made, batch = deployed_network("plain", "float32"), images(20)
+    per_image = values_per_image(made.float_onnx)
+    assert per_image > np.prod(SHAPE)
+    monkeypatch.setattr(export, "MAX_VALUES", 7 * per_image)
+    monkeypatch.setattr(DeployedNetwork, "encode", lambda self, part: sizes.append(len(part)) or normalize(part))
+    export._batch.cache_clear()
+    assert made.run(batch).shape == (20, CLASSES) and sizes == [7, 7, 6]
+    export._batch.cache_clear()
 
 
 def test_many_images_give_the_rows_that_one_at_a_time_gives() -> None:

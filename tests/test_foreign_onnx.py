@@ -1,5 +1,6 @@
 """ONNX from a process nobody trusts: what is refused, what is counted, and what counts as the same structure."""
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -70,6 +71,34 @@ def truncated(model: onnx.ModelProto) -> None:
     model.graph.initializer[0].raw_data = b"\0\0\0\0"
 
 
+def two_faced(model: onnx.ModelProto) -> None:
+    node = helper.make_node("Constant", [], ["shape"], value_ints=[1 << 14, 2, 10])
+    node.attribute[0].t.CopyFrom(numpy_helper.from_array(np.array([2, 10])))
+    model.graph.node.append(node)
+
+
+def elsewhere(model: onnx.ModelProto) -> None:
+    size = numpy_helper.from_array(np.array([2]), "size")
+    model.graph.initializer.append(size)
+    zero = helper.make_tensor("value", TensorProto.FLOAT, [1], [0.0])
+    zero.external_data.add(key="location", value="/etc/passwd")
+    model.graph.node.append(helper.make_node("ConstantOfShape", ["size"], ["filled"], value=zero))
+
+
+def claimed(model: onnx.ModelProto) -> None:
+    """A size that comes from the pixels, under a claim that it is small."""
+    model.graph.node.append(helper.make_node("ReduceSum", ["image"], ["sum"], keepdims=0))
+    model.graph.node.append(helper.make_node("Cast", ["sum"], ["count"], to=TensorProto.INT64))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
+    model.graph.node.append(helper.make_node("Reshape", ["count", "one"], ["size"]))
+    model.graph.node.append(helper.make_node("Expand", ["one", "size"], ["large"]))
+    model.graph.value_info.append(helper.make_tensor_value_info("large", TensorProto.INT64, (2,)))
+
+
+def wide(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Sum", ["image"] * 65, ["sum"]))
+
+
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
@@ -78,6 +107,10 @@ def truncated(model: onnx.ModelProto) -> None:
         (open_size, "should take and give"),
         (huge, "too large"),
         (text, "floats, integers or truth"),
+        (two_faced, "hold one tensor"),
+        (elsewhere, "should lie in the file itself"),
+        (claimed, "not known before it runs"),
+        (wide, "more than 64 inputs"),
         (truncated, "do not fill its shape"),
         (lambda m: setattr(m.graph.node[0], "op_type", "Loop"), "Loop is not among the known"),
         (lambda m: setattr(m.graph.node[0], "domain", "com.microsoft"), "com.microsoft.Conv is not among"),
@@ -159,6 +192,35 @@ def test_what_trains_otherwise_has_another_hash() -> None:
     assert len({of(network()), *(of(other) for other in others)}) == 8
 
 
+def test_equal_weights_do_not_make_another_structure() -> None:
+    """The exporter writes equal ones once; training makes them differ."""
+    equal = Tied(False)
+    equal.two.load_state_dict(equal.one.state_dict())
+    assert "Identity" in {node.op_type for node in onnx.load_from_string(trace(equal, SHAPE)).graph.node}
+    assert of(equal) == of(Tied(False)) != of(Tied(True))
+    assert check_foreign(trace(equal, SHAPE), SHAPE, CLASSES) == check_foreign(
+        trace(Tied(False), SHAPE), SHAPE, CLASSES
+    )
+
+
+def test_a_training_graph_meets_the_checks_too(sound: bytes) -> None:
+    for edit in (external, subgraph, two_faced, wide):
+        with pytest.raises(ToolchainError, match="refused"):
+            network_hash(edited(sound, edit))
+
+
+def test_a_hash_takes_time_in_proportion(sound: bytes) -> None:
+    def tangled(model: onnx.ModelProto) -> None:
+        names = [f"n{i}" for i in range(4000)]
+        made = [helper.make_node("Sum", [names[max(i - j, 0)] for j in range(1, 64)], [names[i]]) for i in range(4000)]
+        model.graph.node.extend(made)
+        model.graph.output[0].name = names[-1]
+
+    started_s = time.process_time()
+    network_hash(edited(sound, tangled))
+    assert time.process_time() - started_s < 5
+
+
 def test_a_graph_that_turns_in_a_circle_has_a_hash_all_the_same(sound: bytes) -> None:
     def circle(model: onnx.ModelProto) -> None:
         model.graph.node[0].input[0] = model.graph.node[-1].output[0]
@@ -167,5 +229,5 @@ def test_a_graph_that_turns_in_a_circle_has_a_hash_all_the_same(sound: bytes) ->
 
 
 def test_rubbish_has_no_hash() -> None:
-    with pytest.raises(ToolchainError, match="structure"):
+    with pytest.raises(ToolchainError, match="no ONNX file"):
         network_hash(b"rubbish")

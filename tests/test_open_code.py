@@ -1,5 +1,8 @@
 """Code out of replies: what is taken, what is refused with which words, and what counts as the same."""
 
+import contextlib
+from collections.abc import Callable
+
 import pytest
 
 from automcu_ray.open_code import CodeError, code_hash, extract, screen
@@ -62,7 +65,7 @@ def test_an_ellipsis_that_indexes_is_no_placeholder() -> None:
         ("super()", "super().__class__.__subclasses__()", "line 7: the attribute __"),
         ("x.flatten(1)", "eval('x')", "line 11: eval"),
         ("x.flatten(1)", "__builtins__", "line 11: __builtins__"),
-        ("x.flatten(1)", "getattr(x, 'data')", "line 11: getattr"),
+        ("x.flatten(1)", "globals()", "line 11: globals"),
         ("class Net(nn.Module)", "class Net", "subclass of nn.Module"),
         ("class Net", "class Network", "must define"),
         ("def forward", "def backward", "no forward method"),
@@ -73,6 +76,40 @@ def test_an_ellipsis_that_indexes_is_no_placeholder() -> None:
 def test_the_screen_says_what_does_not_belong(old: str, new: str, why: str) -> None:
     with pytest.raises(CodeError, match=why):
         screen(NET.replace(old, new))
+
+
+def test_layers_may_be_set_and_found_by_name() -> None:
+    named = NET.replace("self.fc = nn.Linear(64, 10)", "setattr(self, 'fc', nn.Linear(64, 10))")
+    screen(named.replace("self.fc(", "getattr(self, 'fc')(").replace("super()", "super(self.__class__, self)"))
+
+
+def test_a_base_class_may_leave_its_forward_to_others() -> None:
+    method = "\n\n    def forward(self, x):\n        raise NotImplementedError('for others')\n"
+    base = NET.replace("class Net", "class Base").partition("\n\n    def forward")[0] + method
+    code = base + NET.partition("\n\n\n")[2].replace("class Net(nn.Module)", "\n\nclass Net(Base)")
+    assert extract(code) == code
+    screen(code)
+    with pytest.raises(CodeError, match="a placeholder"):
+        extract(base.replace("class Base", "class Net"))
+
+
+@pytest.mark.parametrize("read", [extract, screen, code_hash])
+@pytest.mark.parametrize("deep", ["-" * 5000 + "1", "+".join("1" * 5000), "a" + ".b()" * 5000])
+def test_deep_nesting_is_a_reason_and_no_crash(read: Callable[[str], object], deep: str) -> None:
+    for depth in (len(deep), len(deep) // 3):
+        code = NET.replace("(nn.Module)", f"({deep[-depth:].lstrip('+.b()')}, nn.Module)")
+        with contextlib.suppress(CodeError):  # how deep is too deep is Python's own affair
+            read(code)
+
+
+def test_what_is_nested_too_deeply_is_said() -> None:
+    with pytest.raises(CodeError, match="nested too deeply"):
+        code_hash("x = " + "-" * 2000 + "1\n" + NET)
+
+
+def test_a_long_reply_is_refused_before_it_is_read() -> None:
+    with pytest.raises(CodeError, match="more than the limit"):
+        extract(NET + "x = [" + "1, " * 20_000 + "oops\n")
 
 
 def test_a_name_of_the_author_s_own_is_no_builtin() -> None:

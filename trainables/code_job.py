@@ -6,7 +6,7 @@ from pathlib import Path
 
 from automcu_ray.config import JailConfig
 from automcu_ray.export import DeployedNetwork, deploy_traced
-from automcu_ray.foreign_onnx import check_foreign
+from automcu_ray.foreign_onnx import ForeignNetwork, check_foreign, network_hash
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import TrainingSummary
 from automcu_ray.task import Task
@@ -21,7 +21,8 @@ from trainables.loop import Epoch
 class CodeJob(TrainingJob):
     """Trains code after code in one jail, which starts with the first and stays for the next.
 
-    Every accuracy in the summary is worked out here, from the ONNX file that came out.
+    Every accuracy in the summary is worked out here, from the ONNX file that came out, and the network in it must be
+    the one that the same code gives to a check: code can tell training from a check, and grow.
     """
 
     def __init__(
@@ -63,12 +64,15 @@ class CodeJob(TrainingJob):
             self.data = None
 
     def _epochs(self) -> Iterator[Epoch]:
-        """Yield epochs; the last one only when the trained network is here."""
+        """Yield epochs; the last one only when the trained network is here, and the one that a check sees."""
+        checked = self._structure(self.jail.check(self.code))
         if self.data is None:
             self.data = SharedArrays(self.train_split.images, self.train_split.labels, self.val_split.images)
         last: Epoch | None = None
         for result in self.jail.train(self.code, self.seed, self.protocol, self.data, self.val_split.labels):
             if isinstance(result, Traced):
+                if self._structure(result) != checked:
+                    raise CandidateError("train", "sandbox", "the network trained is not the one that was checked")
                 self.traced = result
             elif result.last:
                 last = result
@@ -78,9 +82,17 @@ class CodeJob(TrainingJob):
             raise CandidateError("train", "sandbox", "training ended without a last epoch")
         yield last
 
+    def _structure(self, traced: Traced) -> tuple[ForeignNetwork, str]:
+        """Return what must not change while a network trains.
+
+        Raises:
+            ToolchainError: it may not be loaded here at all.
+        """
+        found = check_foreign(traced.inference, self.task.input_shape, self.task.num_classes)
+        return found, network_hash(traced.inference)
+
     def _deploy(self, calibration: Images) -> DeployedNetwork:
-        shape, model = self.task.input_shape, self.traced.inference
-        check_foreign(model, shape, self.task.num_classes)
+        model, shape = self.traced.inference, self.task.input_shape
         return deploy_traced(model, shape, precision=self.task.precision, calibration=calibration)
 
     def _peak_memory_bytes(self) -> int | None:

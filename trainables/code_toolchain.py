@@ -1,5 +1,6 @@
 """The toolchain for generated code: built and exported in a jail, then asked what every candidate is asked."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from automcu_ray.open_code import CodeError, screen
 from automcu_ray.record import Candidate
 from automcu_ray.task import Task
 from backends.actor import Toolchain
-from backends.programs import cpu_seconds
 from trainables.jail.client import Jail
 from trainables.jail.conversation import CandidateError
 
@@ -33,7 +33,7 @@ class CodeToolchain(Toolchain):
         """
         if candidate.spec is not None:
             return super().check(candidate)
-        ours_s, jail_s = cpu_seconds(), self.jail.cpu_seconds
+        ours_s, jail_s = time.process_time(), self.jail.cpu_seconds  # without children: a jail may die meanwhile
         refusal = None
         try:
             deployed, about = self._convert(candidate.code)
@@ -44,7 +44,7 @@ class CodeToolchain(Toolchain):
             refusal = Violation(rung=rung, resource=error.resource, where=error.stage, message=str(error))
         except ToolchainError as error:
             refusal = Violation(rung=Rung.CONVERT, resource="operator", message=str(error))
-        spent = {"shapes": self.jail.cpu_seconds - jail_s, "convert": cpu_seconds() - ours_s}
+        spent = {"shapes": self.jail.cpu_seconds - jail_s, "convert": time.process_time() - ours_s}
         if refusal is None:
             return self.judge(deployed, candidate.hash, spent, **about)
         return FeasibilityReport(

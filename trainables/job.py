@@ -22,6 +22,7 @@ class TrainingJob:
     def __init__(self, task: Task, protocol: Protocol, train_split: Split, val_split: Split) -> None:
         self.task, self.protocol = task, protocol
         self.train_split, self.val_split = train_split, val_split
+        self.seconds = 0.0
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def start(self, spec: ArchitectureSpec, *, seed: int) -> Iterator[Epoch]:
@@ -38,8 +39,10 @@ class TrainingJob:
         """Yield the epochs, counting the seconds that they take and not those in which nobody asks for the next."""
         while True:
             started_s = time.perf_counter()
-            epoch = next(epochs, None)
-            self.seconds += time.perf_counter() - started_s
+            try:
+                epoch = next(epochs, None)
+            finally:  # a failure has taken its time too
+                self.seconds += time.perf_counter() - started_s
             if epoch is None:
                 return
             yield epoch

@@ -55,7 +55,7 @@ def train(
     def accuracy() -> float:
         return evaluate(network, val_split, device)
 
-    return train_scored_by(accuracy, network, train_split, protocol, device, seed)
+    return train_scored_by(accuracy, network, train_split, protocol, device, seed, layout=torch.channels_last)
 
 
 def train_scored_by(
@@ -65,10 +65,15 @@ def train_scored_by(
     protocol: Protocol,
     device: str,
     seed: int,
+    *,
+    layout: torch.memory_format,
 ) -> Iterator[Epoch]:
-    """Do what `train` does where someone else knows the validation labels: `accuracy` is asked after each epoch."""
+    """Do what `train` does where someone else knows the validation labels: `accuracy` is asked after each epoch.
+
+    `layout` is how batches lie in memory: channels_last is faster, but a `view` behind a convolution fails in it.
+    """
     generator = torch.Generator(device=device).manual_seed(seed)
-    network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+    network.to(device).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     images, labels = _on_device(train_split, device)
     optimizer = torch.optim.SGD(
         network.parameters(),
@@ -80,7 +85,7 @@ def train_scored_by(
     schedule = _schedule(optimizer, protocol, steps=protocol.epochs * -(-len(labels) // protocol.batch_size))
     best, since_best = 0.0, 0
     for number in range(1, protocol.epochs + 1):
-        loss = _one_epoch(network, images, labels, protocol, optimizer, schedule, generator)
+        loss = _one_epoch(network, images, labels, protocol, optimizer, schedule, generator, layout)
         score = accuracy()
         since_best = 0 if score > best else since_best + 1
         best = max(best, score)
@@ -148,13 +153,14 @@ def _one_epoch(
     optimizer: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
     generator: torch.Generator,
+    layout: torch.memory_format,
 ) -> float:
     """Run one epoch in a fresh random order; return the mean loss."""
     network.train()
     order = torch.randperm(len(labels), generator=generator, device=labels.device)
     losses = []
     for chosen in torch.split(order, protocol.batch_size):
-        batch = augment(images[chosen], protocol, generator).contiguous(memory_format=torch.channels_last)
+        batch = augment(images[chosen], protocol, generator).contiguous(memory_format=layout)
         logits = network(batch)
         loss = functional.cross_entropy(logits, labels[chosen], label_smoothing=protocol.label_smoothing)
         optimizer.zero_grad(set_to_none=True)

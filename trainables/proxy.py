@@ -21,7 +21,8 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains `config["spec"]`, or `config["code"]` in a jail: an epoch a step, a TrainingSummary in the last result.
 
     `val_accuracy` is the float network's while training goes on, and the deployed network's in the last result.
-    What goes wrong with a candidate (diverged, out of memory, not convertible) is a result with "failure".
+    What goes wrong with a candidate (diverged, out of memory, not convertible) is a result with "failure", and with the
+    "seconds" that its training took.
     Arguments beside the config come through `tune.with_parameters`, the splits by Ray's object store.
     """
 
@@ -58,7 +59,8 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
             summary, _ = self.job.finish(epoch)
         except (RuntimeError, ValueError, FloatingPointError, ToolchainError) as error:
             failure = f"{type(error).__name__}: {str(error)[:300]}"
-            return {"val_accuracy": float("-inf"), "failure": failure, "done": True}  # Tune insists on the metric
+            result = {"failure": failure, "seconds": self.job.seconds, "done": True}
+            return {"val_accuracy": float("-inf"), **result}  # Tune insists on the metric
         return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "done": True}
 
     def cleanup(self) -> None:
@@ -66,6 +68,7 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
 
     def _start(self, seed: int) -> Iterator[Epoch]:
         self.job: TrainingJob = self.code_job if "code" in self.config else self.spec_job
+        self.job.seconds = 0.0
         if "code" in self.config:
             return self.code_job.start(self.config["code"], seed=seed)
         return self.spec_job.start(ArchitectureSpec.model_validate(self.config["spec"]), seed=seed)

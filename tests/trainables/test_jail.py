@@ -156,6 +156,32 @@ for file in range(3, 64):
 
 
 @needs_sandbox
+def test_the_network_trained_must_be_the_network_checked(job: CodeJob) -> None:
+    two = NET.replace("nn.Conv2d(1, 8,", "nn.Conv2d(1, 8 if torch.initial_seed() == 0 else 16,")
+    two = two.replace("nn.BatchNorm2d(8)", "nn.LazyBatchNorm2d()").replace("nn.Linear(72,", "nn.LazyLinear(")
+    with pytest.raises(CandidateError, match="not the one that was checked"):
+        list(job.start(two, seed=7))
+
+
+@needs_sandbox
+def test_chance_outside_torch_gives_one_structure(job: CodeJob) -> None:
+    drawn = NET.replace("nn.Conv2d(1, 8,", "nn.Conv2d(1, random.randrange(4, 64) + numpy.random.randint(64),")
+    drawn = drawn.replace("nn.BatchNorm2d(8)", "nn.LazyBatchNorm2d()").replace("nn.Linear(72,", "nn.LazyLinear(")
+    assert list(job.start("import random, numpy\n" + drawn, seed=7))[-1].last
+
+
+@needs_sandbox
+def test_a_server_that_cannot_start_a_candidate_is_replaced_and_the_candidate_not_blamed(digits_task: Task) -> None:
+    before = jailed_pythons()
+    jail = Jail(digits_task, JailConfig(memory_mb=1 << 44))  # more bytes than a limit can be
+    with pytest.raises(CandidateError) as caught:
+        jail.check(NET)
+    assert (caught.value.stage, caught.value.resource) == ("start", "sandbox")
+    assert jailed_pythons() == before
+    jail.close()
+
+
+@needs_sandbox
 def test_a_training_nobody_waits_for_ends(job: CodeJob) -> None:
     epochs = job.start(NET, seed=1)
     next(epochs)
@@ -166,7 +192,7 @@ def test_a_training_nobody_waits_for_ends(job: CodeJob) -> None:
 
 @needs_sandbox
 def test_training_has_its_own_time_limit(digits_task: Task) -> None:
-    slow = NET.replace("    def forward(self, x):", "    def forward(self, x):\n        while self.training: pass")
+    slow = NET.replace("    def forward(self, x):", "    def forward(self, x):\n        while len(x) > 2: pass")
     job = CodeJob(digits_task, PROTOCOL, DATA.train, DATA.val, JailConfig(train_seconds=0.5))
     with pytest.raises(CandidateError, match=r"more than 0\.5 s") as caught:
         list(job.start(slow, seed=1))
@@ -183,6 +209,39 @@ def test_without_isolation_the_limits_stay(digits_task: Task) -> None:
         found[name] = caught.value.resource
     jail.close()
     assert found == {"time": "time", "memory": "memory", "sandbox": "sandbox"}
+
+
+def test_without_isolation_a_candidate_ends_with_its_server(digits_task: Task) -> None:
+    jail, before = Jail(digits_task, JailConfig(mode="none")), set(jailed_pythons())
+    jail.start()
+    (server,) = set(jailed_pythons()) - before
+    killer = threading.Timer(0.5, os.kill, (server, signal.SIGKILL))
+    killer.start()
+    with pytest.raises(CandidateError, match="server ended"):
+        jail.check(LOOP)
+    assert gone(set(jailed_pythons()) - before)
+
+
+@needs_sandbox
+def test_used_up_processor_time_is_told_before_linux_kills(jail: Jail) -> None:
+    with pytest.raises(CandidateError) as caught:
+        jail.check(
+            "import resource\nsoft, hard = resource.getrlimit(resource.RLIMIT_CPU)\nraise SystemExit(hard - soft)"
+        )
+    assert str(caught.value) == "SystemExit: 1"
+
+
+@needs_sandbox
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False).returncode != 0,
+    reason="needs user namespaces",
+)
+def test_the_root_of_a_rootless_container_has_a_sandbox_too() -> None:
+    code = (
+        "from automcu_ray.config import JailConfig; from trainables.jail.sandbox import require_sandbox\n"
+        "require_sandbox(JailConfig())"
+    )
+    subprocess.run(["unshare", "-Ur", sys.executable, "-c", code], cwd=CHECKOUT, check=True, timeout=60)
 
 
 def test_no_sandbox_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Generated code in the places of specs: the toolchain, the proxy trial, the finalist."""
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,13 +10,14 @@ from typing import Any
 import pytest
 
 from automcu_ray.config import JailConfig
-from automcu_ray.feasibility import Rung
+from automcu_ray.feasibility import FeasibilityReport, Rung
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import Candidate, TrainingSummary
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
+from automcu_ray.verdicts import VerdictCache
 from backends.actor import Toolchain
-from backends.programs import missing
+from backends.programs import missing, scratch_folder
 from tests.trainables.jailed import jailed_pythons, needs_sandbox
 from trainables.code_toolchain import CodeToolchain
 from trainables.datasets.digits import digits
@@ -69,6 +73,27 @@ def test_the_same_network_written_otherwise_is_known(toolchain: CodeToolchain) -
 
 
 @TOOLS
+def test_a_server_that_died_is_nobody_s_time_and_leaves_no_folder(toolchain: CodeToolchain) -> None:
+    toolchain.check(Candidate(hash="abc", code=NET))
+    server = next(pid for pid, inner in jailed_pythons().items() if inner == 1)
+    folders = set(scratch_folder().glob("jail-*"))
+    os.kill(server, signal.SIGKILL)
+    while Path(f"/proc/{server}").exists():
+        time.sleep(0.02)
+    report = toolchain.check(Candidate(hash="abc", code=NET))
+    assert report.feasible and report.seconds_by_rung["convert"] < 0.8, "loading torch takes longer"
+    assert len(set(scratch_folder().glob("jail-*"))) == len(folders)
+
+
+def test_verdicts_on_code_are_for_one_task(digits_task: Task, tmp_path: Path) -> None:
+    report = FeasibilityReport(feasible=True, backend="fake", rung=Rung.LINK)
+    VerdictCache(tmp_path, digits_task, "1").put("abc", report)
+    assert VerdictCache(tmp_path, digits_task, "1").get("abc") is not None
+    for other in ({"input_shape": (3, 32, 32)}, {"num_classes": 100}):
+        assert VerdictCache(tmp_path, digits_task.model_copy(update=other), "1").get("abc") is None
+
+
+@TOOLS
 def test_specs_are_checked_as_ever(toolchain: CodeToolchain, digits_task: Task, tmp_path: Path) -> None:
     spec = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
     candidate = Candidate(hash="abc", spec=spec)
@@ -109,10 +134,15 @@ def test_a_proxy_trains_code_and_specs_in_turn(trainable: ProxyTrainable) -> Non
     assert jailed_pythons() == server, "the jail stays for the next candidate"
 
 
+def test_a_view_behind_a_convolution_trains(trainable: ProxyTrainable) -> None:
+    code = NET.replace(".flatten(1))", ".view(x.size(0), -1))")
+    assert code != NET and "training" in run(trainable, {"number": 8, "code": code})[-1]
+
+
 def test_code_that_fails_in_training_is_a_result_with_a_reason(trainable: ProxyTrainable) -> None:
     wild = NET.replace("self.head(", "(1 / 0 if self.training else 1) * self.head(")
     (result,) = run(trainable, {"number": 6, "code": wild})
-    assert "ZeroDivisionError: division by zero" in result["failure"]
+    assert "ZeroDivisionError: division by zero" in result["failure"] and result["seconds"] > 0
     diverging = NET.replace("self.head(", "1e30 * self.head(")
     assert "diverged" in run(trainable, {"number": 7, "code": diverging})[-1]["failure"]
 

@@ -1,11 +1,14 @@
 """The proxy trial, without a cluster: what it reports, and that nothing of one candidate reaches the next."""
 
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import TrainingSummary
 from automcu_ray.task import Task
 from trainables.datasets.digits import digits
+from trainables.loop import Epoch
 from trainables.proxy import ProxyTrainable, candidate_seed
 
 GOOD = {"number": 4, "spec": {"backbone": [{"type": "conv", "out_channels": 4}]}}
@@ -45,4 +48,19 @@ def test_a_reused_worker_gives_what_a_fresh_one_gives(digits_task: Task) -> None
 def test_what_cannot_be_built_is_a_result_with_a_reason(digits_task: Task) -> None:
     (result,) = run(make(digits_task, BAD))
     assert "layer_2.kernel_size" in result["failure"]
-    assert result["val_accuracy"] == float("-inf")
+    assert (result["val_accuracy"], result["seconds"]) == (float("-inf"), 0.0)
+
+
+def test_a_training_that_fails_tells_the_seconds_it_took(digits_task: Task) -> None:
+    trainable = make(digits_task, GOOD, epochs=3)
+    trainable.step()
+    trained_s = trainable.job.seconds
+
+    def breaks() -> Iterator[Epoch]:
+        time.sleep(0.05)
+        raise FloatingPointError("diverged")
+        yield
+
+    trainable.epochs = trainable.job._timed(breaks())
+    result = trainable.step()
+    assert "diverged" in result["failure"] and result["seconds"] >= trained_s + 0.05

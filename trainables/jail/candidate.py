@@ -4,11 +4,14 @@ Whatever it answers may be a lie: the other side believes sizes, accuracies and 
 out itself.
 """
 
+import ctypes
 import inspect
 import json
 import mmap
 import os
+import random
 import resource
+import signal
 import socket
 import sys
 import types
@@ -29,6 +32,7 @@ MODULE = "net"
 OPEN_FILES = 64
 MOST_FILES = 65536  # more than the server ever has open
 CPU_SLACK_S = 5
+_SET_PARENT_DEATH_SIGNAL = 1
 
 
 @dataclass
@@ -43,17 +47,18 @@ class Unfit(Exception):
     """The network breaks its contract: it is no module, or its answer has the wrong shape or values."""
 
 
-def run(job: dict[str, Any], files: list[int]) -> NoReturn:
-    """Do one job with the candidate's socket and data (open files) and end the process."""
+def run(job: dict[str, Any], files: list[int], server: int) -> NoReturn:
+    """Do one job with the candidate's socket and data (open files) and end the process; it ends with its server too."""
     stage = "start"
     try:
         talk, *data = files
+        _die_with(server)
         _leave_the_server(files)
         channel = socket.socket(fileno=talk)
         _limit(job)
         refuse_dangerous_calls()
         torch.set_num_threads(job["threads"])
-        torch.manual_seed(job["seed"])
+        _seed(job)
         stage = _enter("build", channel)
         network = _build(job)
         stage = _enter("forward", channel)
@@ -73,6 +78,13 @@ def run(job: dict[str, Any], files: list[int]) -> NoReturn:
         os._exit(0)
 
 
+def _die_with(server: int) -> None:
+    """Let Linux kill this process when the server ends: with `mode: none` nothing else would."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != server:
+        os._exit(1)  # it had ended already
+
+
 def _leave_the_server(files: list[int]) -> None:
     """Keep the given files alone, and nothing behind the three standard streams."""
     os.setsid()
@@ -83,6 +95,13 @@ def _leave_the_server(files: list[int]) -> None:
     for file in [*sorted(files), MOST_FILES]:
         os.closerange(first, file)
         first = file + 1
+
+
+def _seed(job: dict[str, Any]) -> None:
+    """Seed every generator: torch's draws weights; a structure drawn by another is the same whatever the seed."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(job["seed"])
 
 
 def _limit(job: dict[str, Any]) -> None:
@@ -101,7 +120,8 @@ def _limit(job: dict[str, Any]) -> None:
             reserved = int(statm.read().split()[0]) * mmap.PAGESIZE
         limits[resource.RLIMIT_AS] = reserved + job["memory_bytes"]
     for limit, value in limits.items():
-        resource.setrlimit(limit, (value, value))
+        spare = limit == resource.RLIMIT_CPU  # at the hard limit Linux kills without saying why
+        resource.setrlimit(limit, (value, value + spare))
 
 
 def _build(job: dict[str, Any]) -> nn.Module:
@@ -143,7 +163,8 @@ def _train(network: nn.Module, job: dict[str, Any], data: list[int], channel: so
 
     protocol = Protocol.model_validate(job["train"])
     split = Arrays(images, labels)
-    for epoch in train_scored_by(accuracy, network, split, protocol, job["device"], job["seed"]):
+    layout = torch.contiguous_format  # models write `view`, as every tutorial does
+    for epoch in train_scored_by(accuracy, network, split, protocol, job["device"], job["seed"], layout=layout):
         about = {"loss": epoch.loss, "last": epoch.last, "stopped_early": epoch.stopped_early}
         _send(channel, {"event": "epoch", **about})
 
@@ -167,7 +188,9 @@ def _send_graph(channel: socket.socket, kind: str, model: bytes) -> None:
 
 
 def _resource(error: BaseException, stage: str) -> str:
-    """Return what a failure is about, as a Violation's `resource` names it."""
+    """Return what a failure is about, as a Violation's `resource` names it; before the code runs it is not to blame."""
+    if stage == "start":
+        return "sandbox"
     no_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
     if no_memory:
         return "memory"

@@ -51,7 +51,7 @@ class Jail:
     """One sandboxed server with torch loaded; it starts with the first candidate and takes one at a time.
 
     A candidate that takes the server with it fails, and the next one starts a new server. Linux ends everything
-    inside when this process ends, however it ends.
+    inside when this process ends, however it ends; with `mode: none`, everything that does not take care to stay.
 
     With `gpu` the devices are visible inside, and memory is watched instead of limited, since CUDA reserves far more
     addresses than memory. That path has not been run yet.
@@ -147,13 +147,15 @@ class Jail:
                 yield talk
             finally:
                 talk.ended = self._end(control, at_once=not talk.finished, seconds=talk.deadline_s - time.monotonic())
+                if talk.stage == "start":
+                    self.close()  # no candidate has run yet: the server cannot start them any more
         limit, number = talk.ended["limit"], talk.ended["signal"]
         if limit == "time":
             raise CandidateError(talk.stage, "time", f"stopped: it takes more than {job['seconds']:g} s")
         if limit == "memory":
             raise CandidateError(talk.stage, "memory", f"stopped: it takes more than {self.config.memory_mb} MB")
         if number:
-            raise CandidateError(talk.stage, "sandbox", f"its process died of {signal.Signals(number).name}")
+            raise CandidateError(talk.stage, "sandbox", f"its process died of {_signal_name(number)}")
 
     def _end(self, control: socket.socket, *, at_once: bool, seconds: float) -> dict[str, Any]:
         """Return what the server says about the candidate's end."""
@@ -177,7 +179,8 @@ class Jail:
                 return self._control
             self.close()  # a server speaks only when asked: this is its end
         require_sandbox(self.config)
-        self._folder = Path(tempfile.mkdtemp(prefix="jail-", dir=scratch_folder()))
+        folder = tempfile.TemporaryDirectory(prefix="jail-", dir=scratch_folder())
+        self._folder = Path(self._server.enter_context(folder))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = server_command(self.config, SERVER, [str(theirs.fileno())], gpu=self.gpu)
@@ -200,6 +203,11 @@ def _traced(talk: Conversation, forward_s: float) -> Traced:
     if "inference" not in talk.graphs:
         raise CandidateError(talk.stage, "sandbox", "its process ended without a network")
     return Traced(talk.graphs["inference"], talk.graphs.get("training"), talk.ended["peak_memory_bytes"], forward_s)
+
+
+def _signal_name(number: int) -> str:
+    """Return a signal's name; real-time signals have none but their number."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _accuracy(classes: Any, labels: Labels) -> float:

@@ -13,7 +13,7 @@ MAX_LINE_BYTES = 4_000_000  # the class numbers of half a million validation ima
 MAX_GRAPH_BYTES = 64_000_000  # sixteen million float weights: no microcontroller holds a quarter of them
 MESSAGE_CHARACTERS = 300
 RESOURCES = ("schema", "shape", "operator", "memory", "time", "sandbox")
-STAGES = ("build", "forward", "train", "export", "fingerprint")
+STAGES = ("start", "build", "forward", "train", "export", "fingerprint")
 GRAPHS = ("inference", "training")
 
 
@@ -35,7 +35,7 @@ class Conversation:
     def __init__(self, channel: socket.socket, seconds: float, messages: int) -> None:
         self.channel, self.messages = channel, messages
         self.deadline_s = time.monotonic() + seconds
-        self.stage = "build"
+        self.stage = "start"
         self.finished = False
         self.graphs: dict[str, bytes] = {}
         self.ended: dict[str, Any] = {}

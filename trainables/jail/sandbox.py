@@ -63,7 +63,7 @@ def _sandbox(*, gpu: bool) -> list[str]:
 
     Nothing inside can be written. The program is process 1 of its own namespace: no signal from inside reaches it, and
     with it everything inside ends. Root gives up its identity inside, because the kernel exempts root from the limit
-    on processes; anyone else needs a user namespace.
+    on processes; anyone else needs a user namespace, and so does the root of a container that has too few identities.
     """
     mounts = [word for path in _readable() for word in ("--ro-bind-try", path, path)]
     if gpu:
@@ -71,8 +71,8 @@ def _sandbox(*, gpu: bool) -> list[str]:
         mounts += [word for path in devices for word in ("--dev-bind-try", path, path)]
         mounts += ["--ro-bind-try", "/sys", "/sys"]
     hidden = [word for path in _hidden() for word in ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)]
-    is_root = os.geteuid() == 0
-    uid = str(FIRST_UID + os.getpid())
+    number = FIRST_UID + os.getpid()
+    is_root, uid = os.geteuid() == 0 and _exists(number), str(number)
     rights = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if is_root else ["--unshare-user", "--uid", uid]
     drop = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all"] if is_root else []
     return [
@@ -85,6 +85,12 @@ def _sandbox(*, gpu: bool) -> list[str]:
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"),
         *drop,
     ]
+
+
+def _exists(uid: int) -> bool:
+    """Return whether this process's user namespace has an identity of this number: a rootless container's has few."""
+    spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    return any(int(first) <= uid < int(first) + int(count) for first, _, count in spans)
 
 
 def _readable() -> list[str]:

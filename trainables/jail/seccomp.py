@@ -1,4 +1,4 @@
-"""System calls that a network never needs, refused for good: new processes, namespaces, shared memory, debugging."""
+"""System calls that a network never needs, refused for good: processes, sockets, namespaces, debugging, priorities."""
 
 import ctypes
 import errno
@@ -17,6 +17,13 @@ _REFUSED = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
+    "sched_setaffinity": (203, 122),  # these six reach other processes of the user: the server is one
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "socket": (41, 198),  # AF_VSOCK knows no network namespace
     "shmget": (29, 194),
     "semget": (64, 190),
     "msgget": (68, 186),
@@ -33,11 +40,12 @@ _REFUSED = {
 }
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the table, AUDIT_ARCH
 _CLONE, _CLONE3 = (56, 220), (435, 435)
+_PRLIMIT = (302, 261)  # it is how libc sets our own limits, and it sets those of others
 _CLONE_THREAD = 0x00010000
 _X32 = 0x40000000  # x86-64 kernels may take the same calls under these numbers
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER_AT, _MACHINE_AT, _FLAGS_AT = 0, 4, 16
+_NUMBER_AT, _MACHINE_AT, _FIRST_AT = 0, 4, 16  # the first argument: its lower half
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER_MODE = 38, 22, 2
 
 
@@ -83,8 +91,12 @@ def _filter(column: int, machine: int) -> bytes:
     for number in numbers:
         steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
     steps += [
+        (_EQUAL, 0, 3, _PRLIMIT[column]),
+        (_LOAD, 0, 0, _FIRST_AT),
+        (_EQUAL, 5, 0, 0),  # process 0 is the caller
+        (_RETURN, 0, 0, refuse),
         (_EQUAL, 0, 3, _CLONE[column]),
-        (_LOAD, 0, 0, _FLAGS_AT),
+        (_LOAD, 0, 0, _FIRST_AT),
         (_ANY_BIT, 1, 0, _CLONE_THREAD),
         (_RETURN, 0, 0, refuse),
         (_RETURN, 0, 0, _ALLOW),

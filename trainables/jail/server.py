@@ -40,9 +40,9 @@ def serve(control: socket.socket) -> None:
         job = json.loads(message)
         if job["train"]:
             import torch._dynamo  # noqa: F401  # every optimizer wants it: two seconds, once
-        child = os.fork()
+        server, child = os.getpid(), os.fork()
         if child == 0:
-            candidate.run(job, files)  # never returns
+            candidate.run(job, files, server)  # never returns
         for file in files:
             os.close(file)
         control.send(json.dumps(_watch(child, job, control)).encode())
