@@ -73,14 +73,16 @@ class EngineSearch(BaseSearcher):
         self.failures = 0  # of the engine, in a row
         self.not_before_s = 0.0
         self.talks = 0  # begun
+        self.records: list[Record] = []  # learned
         self._astray = False  # a recording tells of records that do not come
         self._news: dict[int, Record] = {}  # not learned yet
         self._learned: set[int] = set()
         self._running: deque[_Running] = deque()
 
-    @abstractmethod
     def learn(self, record: Record) -> None:
-        """Take in one record, before the next conversation begins."""
+        """Take in one record, before the next conversation begins; here into `records`, where it is about a network."""
+        if not record.engine_failed:
+            self.records.append(record)
 
     @abstractmethod
     def talk(self, identity: TalkId) -> Talk:

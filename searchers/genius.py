@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from automcu_ray.cell import CellSpec
-from automcu_ray.record import Candidate, Record
+from automcu_ray.record import Candidate
 from automcu_ray.spec import explain
 from automcu_ray.task import Task
 from searchers import prompting
@@ -44,11 +44,6 @@ class GeniusSearch(EngineSearch):
     ) -> None:
         super().__init__(task, seed=seed, engine=engine, per_talk=1, parallel=1, patience=patience, backoff_s=backoff_s)
         self.sampling = Sampling(temperature=temperature, top_p=1.0, max_tokens=max_tokens)
-        self.records: list[Record] = []
-
-    def learn(self, record: Record) -> None:
-        if not record.engine_failed:
-            self.records.append(record)
 
     def wanted(self) -> int:
         return 0 if self.in_flight or self.coming else super().wanted()  # each answer is to know all results before

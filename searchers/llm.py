@@ -70,11 +70,6 @@ class LLMSearch(EngineSearch):
         self.sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens)
         self.context, self.history_tokens = context, history_tokens
         self.prompter = Prompter(task, shared=context == "shared")
-        self.records: list[Record] = []
-
-    def learn(self, record: Record) -> None:
-        if not record.engine_failed:
-            self.records.append(record)
 
     def talk(self, identity: TalkId) -> Talk:
         shown = _SHOWN[self.context](self.records, self.history_tokens)

@@ -18,7 +18,23 @@ PROMPT_PRICE, CACHED_PRICE, COMPLETION_PRICE = 2.0, 0.5, 8.0  # US dollars per m
 Act = Callable[["Handler"], None]
 
 
-class Handler(BaseHTTPRequestHandler):
+class JsonHandler(BaseHTTPRequestHandler):
+    """Answers in JSON, and keeps quiet about it."""
+
+    def send(self, status: int, body: Any, **headers: str) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Handler(JsonHandler):
     """Answers one request as the rules would, or as the next act of its conversation says."""
 
     def do_POST(self) -> None:
@@ -52,18 +68,6 @@ class Handler(BaseHTTPRequestHandler):
         details = {"prompt_tokens_details": {"cached_tokens": cached}}
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
         self.send(200, {"id": "1", "model": model, "choices": [choice], "usage": {**usage, **details}})
-
-    def send(self, status: int, body: Any, **headers: str) -> None:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 def honest(handler: Handler) -> None:

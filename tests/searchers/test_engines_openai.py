@@ -5,7 +5,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from searchers.engines.base import Message, Reply, Request
 from searchers.engines.log import LoggedEngine
 from searchers.engines.offline import OfflineEngine
 from searchers.engines.openai import OpenAIEngine
+from tests.searchers.endpoint import JsonHandler
 
 Answer = Callable[["Handler"], None]
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 400}}
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     """Plays the next answer of the script; the last one is played again and again."""
 
     def do_POST(self) -> None:
@@ -32,18 +33,6 @@ class Handler(BaseHTTPRequestHandler):
             server.bodies.append(self.body)
             answer = server.script.pop(0) if len(server.script) > 1 else server.script[0]
         answer(self)
-
-    def send(self, status: int, body: Any, **headers: str) -> None:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 def completion(content: Any, finish_reason: str = "stop", **more: Any) -> dict[str, Any]:
