@@ -18,11 +18,23 @@ class Rung(StrEnum):
     BOARD = "board"
 
 
+class Change(Frozen):
+    """One field of a spec with another value: `where` reads `layer_4.out_channels`."""
+
+    where: str
+    before: int | float
+    after: int | float
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.before:g} -> {self.after:g}"
+
+
 class Violation(Frozen):
-    """One reason for a no: which rung, where, and how far off.
+    """One reason for a no: which rung, where, how far off, and the smallest change that would help.
 
     `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply), and for
-    generated code also memory, time or sandbox (it left its bounds); `where` names the layer, buffer or operator.
+    generated code also memory, time or sandbox (it left its bounds); `where` names the layer, buffer or operator. `fix`
+    is the smallest change of one field that is predicted to fit; None where no single one does, or none was looked for.
     """
 
     rung: Rung
@@ -31,6 +43,7 @@ class Violation(Frozen):
     found_bytes: int | None = None
     limit_bytes: int | None = None
     message: str
+    fix: Change | None = None
 
     @property
     def over_bytes(self) -> int | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from automcu_ray.feasibility import Rung, Violation
 from automcu_ray.graph import Graph, Op
+from automcu_ray.task import Task
 
 BYTES = {"int8": 1, "float32": 4}
 BIAS_BYTES = 4  # int32 or float32
@@ -58,6 +59,11 @@ def live_bytes(graph: Graph, size: int) -> list[int]:
         writes = at < len(graph.ops) - 1 and op.kind not in _IN_PLACE
         moments.append(sum(alive) + (_tensor(op, size) if writes else 0))
     return moments
+
+
+def foresee(graph: Graph, task: Task) -> tuple[Violation, ...]:
+    """Return the violations that a graph's footprint alone proves; empty means that a toolchain has to be asked."""
+    return check(footprint(graph, task.precision), task.ram_limit_bytes, task.flash_limit_bytes)
 
 
 def check(found: Footprint, ram_limit_bytes: int, flash_limit_bytes: int) -> tuple[Violation, ...]:

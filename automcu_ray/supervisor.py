@@ -211,11 +211,7 @@ def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers
     if plan.engine is not None:
         options["engine"] = LoggedEngine(plan.engine, folder.llm / "calls.jsonl")
     searcher: BaseSearcher = plan.make_searcher(plan.task, seed=plan.config.seed, **options)
-    cache = None
-    if plan.backend is not None:
-        version = f"{plan.backend.name} ({plan.backend.version()})"
-        cache = VerdictCache(verdict_folder(), plan.task, version)
-    searcher.gate = Gate(plan.task, workers=workers, cache=cache)
+    searcher.gate = _gate(plan, workers)
     searcher.lookahead = len(workers) + 2
     budget = plan.config.budget
     searcher.trained_budget = budget.trained
@@ -225,6 +221,14 @@ def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers
     if not repository.proposed:
         searcher.points_to_evaluate(plan.points)
     return searcher
+
+
+def _gate(plan: Plan, workers: tuple[str, ...]) -> Gate:
+    if plan.backend is None:
+        return Gate(plan.task)
+    version = f"{plan.backend.name} ({plan.backend.version()})"
+    cache = VerdictCache(verdict_folder(), plan.task, version)
+    return Gate(plan.task, workers=workers, foresee=plan.backend.foresee, cache=cache)
 
 
 def _finals(

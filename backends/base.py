@@ -5,15 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from automcu_ray import footprint
 from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport
+from automcu_ray.feasibility import FeasibilityReport, Violation
+from automcu_ray.graph import Graph
 from automcu_ray.target import Constraints, McuTarget
-from backends.programs import Runner, missing, run_program
+from automcu_ray.task import Task
+from backends.programs import Runner, apt_packages, missing, run_program
 
 
 @dataclass(frozen=True)
 class Firmware:
-    """What a build leaves: the report always, the ELF only if it fits, sources for the user's own project."""
+    """What a build leaves: the report always, sources for the user's own project, and what a board can run.
+
+    `elf` is None where the network does not fit, and where the backend leaves building the firmware to the user.
+    """
 
     report: FeasibilityReport
     elf: Path | None
@@ -25,11 +31,13 @@ class Backend(ABC):
     """A toolchain. It starts programs only through `self.run`, which logs them and which a test can replace.
 
     `programs` are the executables it needs, `measures` the figures it fills in a report; the rest stays None.
+    `boards` are the kinds of boards that can run the ELF it builds.
     """
 
     name: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
     measures: ClassVar[frozenset[str]]
+    boards: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, run: Runner = run_program) -> None:
         self.run = run
@@ -37,6 +45,21 @@ class Backend(ABC):
     def missing_programs(self) -> tuple[str, ...]:
         """Return the programs that this machine lacks; () means that the backend can build."""
         return missing(self.programs)
+
+    def how_to_install(self) -> str:
+        """Return the line that installs what is missing."""
+        return f"apt install {apt_packages(self.missing_programs())}"
+
+    def unsuitable(self, task: Task) -> str:
+        """Return why this backend cannot serve a task's target or precision; "" where it can."""
+        return ""
+
+    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+        """Return what this backend would refuse for certain, worked out without building anything.
+
+        Every limit must be sound: what is refused here, `build` would refuse as well.
+        """
+        return footprint.foresee(graph, task)
 
     @abstractmethod
     def version(self) -> str:

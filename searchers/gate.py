@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from ray import tune
 from automcu_ray import footprint
 from automcu_ray.errors import ToolchainError
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.graph import Graph
 from automcu_ray.record import Candidate
 from automcu_ray.task import Task
 from automcu_ray.verdicts import VerdictCache
@@ -19,6 +20,7 @@ from automcu_ray.verdicts import VerdictCache
 MAX_DEATHS = 3  # of workers over one candidate
 RESTART_S = 3.0  # a worker that died takes about that long to come back; asked earlier, it would seem to die again
 Verdict = tuple[Candidate, FeasibilityReport]
+Foresee = Callable[[Graph, Task], tuple[Violation, ...]]
 
 
 @dataclass
@@ -43,11 +45,13 @@ class Gate:
         task: Task,
         *,
         workers: Sequence[str] = (),
+        foresee: Foresee = footprint.foresee,
         cache: VerdictCache | None = None,
         timeout_s: float = 300.0,
     ) -> None:
         self.task = task
         self.workers = tuple(workers)
+        self.foresee = foresee
         self.cache = cache
         self.timeout_s = timeout_s
         self.queue: deque[Candidate] = deque()
@@ -84,11 +88,11 @@ class Gate:
             return FeasibilityReport(feasible=True, backend="table", rung=Rung.SCHEMA)
         if candidate.spec is None:
             return None if self.workers else _broken("generated code needs a toolchain: this gate has none")
-        task = self.task
-        found = footprint.footprint(task.space.graph(candidate.spec), task.precision)
-        violations = footprint.check(found, task.ram_limit_bytes, task.flash_limit_bytes)
+        graph = self.task.space.graph(candidate.spec)
+        violations = self.foresee(graph, self.task)
         if not violations and self.workers:
             return None
+        found = footprint.footprint(graph, self.task.precision)
         return FeasibilityReport(
             feasible=not violations,
             backend="analytic",
