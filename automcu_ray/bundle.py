@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,21 @@ def write_bundle(
     deployed: DeployedNetwork,
     manifest: dict[str, Any],
     *,
-    sources: Iterable[Path],
-    elf: Path | None,
+    shipped: Path,
     images: NDArray[np.uint8],
     labels: NDArray[np.int64],
 ) -> None:
     """Write the bundle; a bundle that was there before is replaced as a whole.
 
+    `shipped` is the folder of what the toolchain leaves: sources, firmware; there is none where no toolchain took part.
     Test vectors are the first test images (uint8 NCHW), the bytes that go into the network, the outputs that must
     come out bit for bit, and the labels.
     """
     part = folder.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    for source in sources:
-        shutil.copy(source, part / source.name)
-    if elf is not None:
-        shutil.copy(elf, part / "firmware.elf")
+    if shipped.is_dir():
+        shutil.copytree(shipped, part)
+    part.mkdir(parents=True, exist_ok=True)
     (part / "network_float32.onnx").write_bytes(deployed.float_onnx)
     if deployed.precision != "float32":
         (part / f"network_{deployed.precision}.onnx").write_bytes(deployed.onnx)

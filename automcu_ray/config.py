@@ -76,7 +76,10 @@ class JailConfig(Frozen):
 
 
 class RunConfig(Frozen):
-    """Everything a run depends on; written to runs/<name>/config.yaml."""
+    """Everything a run depends on; written to runs/<name>/config.yaml.
+
+    `second_opinions` are backends that build the finalists too: `[vela]`, or with options `[{name: vela, ...}]`.
+    """
 
     task: str
     seed: int = 0
@@ -87,6 +90,7 @@ class RunConfig(Frozen):
     searcher: Plugin
     engine: Plugin
     backend: Plugin
+    second_opinions: tuple[Plugin, ...] = ()
     trainer: Protocols
     budget: Budget = Budget()
     board: BoardConfig = BoardConfig()
@@ -123,6 +127,9 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
             config[group] = _load(group, name)
     for setting in settings:
         merge(config, parse_setting(setting))
+    opinions = config.get("second_opinions")
+    if isinstance(opinions, list):
+        config["second_opinions"] = [_load("backend", one) if isinstance(one, str) else one for one in opinions]
     return validate(config)
 
 

@@ -81,7 +81,8 @@ class FeasibilityReport(Frozen):
 
     An infeasible report may still know the totals (the linker says by how much it overflowed).
     `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board. `network_hash` is
-    equal for equal networks written as different code; "" where the candidate's own hash says that already.
+    equal for equal networks written as different code; "" where the candidate's own hash says that already. `notes`
+    are what a vendor's tool says beyond that, a line each: an accelerator's use, operators that fall back to the CPU.
     """
 
     feasible: bool
@@ -98,5 +99,6 @@ class FeasibilityReport(Frozen):
     stack_used_bytes: int | None = None
     violations: tuple[Violation, ...] = ()
     seconds_by_rung: dict[str, float] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     cached: bool = False
     network_hash: str = ""

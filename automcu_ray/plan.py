@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from automcu_ray import plugins
-from automcu_ray.config import RunConfig
+from automcu_ray.config import Plugin, RunConfig
 from automcu_ray.errors import ConfigError, ToolMissingError
 from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate
@@ -36,6 +36,7 @@ class Plan:
     searcher_options: dict[str, Any]
     engine: Engine | None
     backend: Backend | None
+    second_opinions: tuple[Backend, ...]
     board: Board | None
     points: tuple[Candidate, ...]
 
@@ -80,8 +81,22 @@ def prepare(config: RunConfig) -> Plan:
             f"searcher {searcher.name!r} proposes a {make_searcher.proposes}, task {config.task!r} wants a "
             f"{dataset.wants}: genius and nasbench201 go together."
         )
-    points = _points(config, task)
-    return Plan(config, dataset, task, make_searcher, options, engine if asks_engine else None, backend, board, points)
+    opinions = tuple(_make_backend(plugin) for plugin in config.second_opinions)
+    for one in (*opinions, *([backend] if backend else [])):
+        if reason := one.unsuitable(task):
+            raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
+    return Plan(
+        config=config,
+        dataset=dataset,
+        task=task,
+        make_searcher=make_searcher,
+        searcher_options=options,
+        engine=engine if asks_engine else None,
+        backend=backend,
+        second_opinions=opinions,
+        board=board,
+        points=_points(config, task),
+    )
 
 
 def _check_engine(config: RunConfig, engine: Engine) -> None:
@@ -102,37 +117,44 @@ def _backend(config: RunConfig) -> Backend | None:
         if config.writes_code:
             raise ConfigError("searcher.form is 'code', which backend 'analytic' cannot judge: take --backend c_qemu.")
         return None
-    make = plugins.load("backend", BACKENDS, config.backend.name)
-    options = plugins.check_options("backend", config.backend.name, make, config.backend.options)
-    backend: Backend = make(**options)
-    _need("link", backend.missing_programs(), "The analytic rung still can: --backend analytic.")
     if config.writes_code:
         require_sandbox(config.jail)
+    return _make_backend(config.backend)
+
+
+def _make_backend(plugin: Plugin) -> Backend:
+    make = plugins.load("backend", BACKENDS, plugin.name)
+    backend: Backend = make(**plugins.check_options("backend", plugin.name, make, plugin.options))
+    if absent := backend.missing_programs():
+        raise ToolMissingError(
+            f"backend {plugin.name!r} needs {', '.join(absent)}, not found. Install: {backend.how_to_install()}. "
+            "scripts/doctor.py lists what this machine can run; the analytic rung always can: --backend analytic."
+        )
     return backend
 
 
 def _board(config: RunConfig, backend: Backend | None) -> Board | None:
     mode = config.board.mode
-    if mode == "none" or (mode == "auto" and (backend is None or config.target.emulator is None)):
+    runs = backend is not None and "qemu" in backend.boards
+    if mode == "none" or (mode == "auto" and not (runs and config.target.emulator)):
         return None
     if config.target.emulator is None:
         raise ConfigError(
             f"board.mode is 'qemu', but QEMU has no machine for target {config.target.name!r} (see its YAML file): "
             f"take board.mode=none to build without running, or a target with an emulator, such as stm32f405."
         )
-    if backend is None:
-        raise ConfigError("board.mode is 'qemu', but backend 'analytic' builds no firmware: take --backend c_qemu.")
-    board: Board = plugins.load("board", BOARDS, "qemu")()
-    _need("board", missing(board.programs), "All rungs before it still can: --set board.mode=none.")
-    return board
-
-
-def _need(rung: str, absent: tuple[str, ...], instead: str) -> None:
-    if absent:
-        raise ToolMissingError(
-            f"rung {rung!r} cannot run: {', '.join(absent)} not on PATH. "
-            f"Install: apt install {apt_packages(absent)}. {instead}"
+    if not runs:
+        raise ConfigError(
+            f"board.mode is 'qemu', but backend {config.backend.name!r} builds no firmware that QEMU could run: take "
+            "--backend c_qemu, or board.mode=none."
         )
+    board: Board = plugins.load("board", BOARDS, "qemu")()
+    if absent := missing(board.programs):
+        raise ToolMissingError(
+            f"rung 'board' cannot run: {', '.join(absent)} not on PATH. Install: apt install {apt_packages(absent)}. "
+            "All rungs before it still can: --set board.mode=none."
+        )
+    return board
 
 
 def _points(config: RunConfig, task: Task) -> tuple[Candidate, ...]:

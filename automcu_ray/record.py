@@ -146,13 +146,17 @@ class BoardResult(Frozen):
 
 
 class Finalist(Frozen):
-    """A candidate after full training, the toolchain again with trained weights, and the board."""
+    """A candidate after full training, the toolchain again with trained weights, and the board.
+
+    `second_opinions` are what other backends say about it; they decide nothing.
+    """
 
     number: int
     hash: str
     training: TrainingSummary | None = None
     feasibility: FeasibilityReport | None = None
     board: BoardResult | None = None
+    second_opinions: tuple[FeasibilityReport, ...] = ()
     reason: str = ""
 
     @property

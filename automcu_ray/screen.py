@@ -100,9 +100,14 @@ def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -
         f"{manifest['test_images']} images; float {manifest['test_accuracy_float']:.4f})",
     )
     if manifest["ram_bytes"] is None:
-        say(console, "memory: not measured, no toolchain took part")
+        say(console, f"memory: not measured by backend {manifest['backend'] or 'analytic'}")
     else:
-        say(console, f"RAM {_of(manifest, 'ram')}, Flash {_of(manifest, 'flash')}, by the linker")
+        say(console, f"RAM {_of(manifest, 'ram')}, Flash {_of(manifest, 'flash')}, by {manifest['backend']}")
+    for opinion in manifest["second_opinions"]:
+        problems = "; ".join(violation["message"] for violation in opinion["violations"])
+        say(console, f"{opinion['backend']}: {problems or 'fits'}")
+        for note in opinion["notes"]:
+            say(console, f"  {note}")
     if manifest["board"] is None:
         say(console, "board: not run (the target has no emulator, or board.mode is none)")
     else:

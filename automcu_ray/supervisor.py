@@ -251,6 +251,7 @@ def _finals(
         seed=config.seed,
         threads=max(1, int(cpus)),
         jail=config.finalist_jail,
+        second_opinions=plan.second_opinions,
     )
     done = [_finalist(row) for row in repository.events if row["event"] == "finalist"]
     trained = sorted((r for r in repository.records if r.status == "ok"), key=lambda r: -r.score)

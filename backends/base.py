@@ -1,5 +1,6 @@
 """What every toolchain answers: `build` turns a deployed network into firmware and a feasibility report."""
 
+import shutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,34 @@ from backends.programs import Runner, apt_packages, missing, run_program
 
 @dataclass(frozen=True)
 class Firmware:
-    """What a build leaves: the report always, sources for the user's own project, and what a board can run.
+    """What a build leaves: the report always, files and folders for the user's own project, and what a board can run.
 
     `elf` is None where the network does not fit, and where the backend leaves building the firmware to the user.
+    `emulated_elf` is the same firmware at the addresses of the target's emulator, where those are not the target's.
     """
 
     report: FeasibilityReport
     elf: Path | None
     sources: tuple[Path, ...]
     workdir: Path
+    emulated_elf: Path | None = None
+
+    @property
+    def board_elf(self) -> Path | None:
+        """What a board, emulated or real, runs."""
+        return self.emulated_elf or self.elf
+
+    def collect(self, folder: Path) -> None:
+        """Copy what ships into a new folder: the sources and `firmware.elf`."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for source in self.sources:
+            if source.is_dir():
+                shutil.copytree(source, folder / source.name)
+            else:
+                shutil.copy(source, folder)
+        if self.elf is not None:
+            shutil.copy(self.elf, folder / "firmware.elf")
 
 
 class Backend(ABC):

@@ -49,6 +49,7 @@ class CQemuBackend(Backend):
     name = "c_qemu"
     programs = (GCC, SIZE)
     measures = frozenset({"ram", "flash", "operators"})
+    boards = ("qemu",)
 
     def __init__(self, *, stack_bytes: int = 1024, run: Runner = run_program) -> None:
         super().__init__(run=run)

@@ -125,7 +125,7 @@ class TestBadInput:
             load_script().main()
         error = capsys.readouterr().err
         assert caught.value.code == 2
-        assert "rung 'link' cannot run" in error
+        assert "backend 'c_qemu' needs arm-none-eabi-gcc" in error
         assert "apt install gcc-arm-none-eabi" in error
         assert "--backend analytic" in error
         assert not (tmp_path / "runs").exists()

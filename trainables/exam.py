@@ -8,9 +8,7 @@ from automcu_ray.bundle import write_bundle
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.record import BoardResult, Finalist
 from trainables.datasets.base import Split
-from trainables.finalist import FinalistJob, load_deployed, run_on_board
-
-NOT_SOURCES = (".o", ".elf", ".map", ".log", ".su", ".stderr", ".json")
+from trainables.finalist import BOARD_ELF, SHIPPED, FinalistJob, load_deployed, run_on_board
 
 
 def examine(
@@ -22,17 +20,15 @@ def examine(
     """
     folder = job.folder / winner.hash
     deployed = load_deployed(folder)
-    elf = _only(folder / "firmware", "*.elf")
-    board = None
-    if job.board is not None and elf is not None:
+    board, elf = None, folder / BOARD_ELF
+    if job.board is not None and elf.exists():
         board = run_on_board(job.board, elf, job.task, deployed, test.images[:board_images])
     manifest = {**_figures(winner, job, board), **_accuracies(winner, deployed, test), **about}
     write_bundle(
         bundle,
         deployed,
         manifest,
-        sources=_sources(folder / "firmware"),
-        elf=elf,
+        shipped=folder / SHIPPED,
         images=test.images,
         labels=test.labels,
     )
@@ -44,6 +40,7 @@ def _figures(winner: Finalist, job: FinalistJob, board: BoardResult | None) -> d
     sizes = report.model_dump(mode="json", include={"ram", "flash", "operators"}) if report else {}
     return {
         "target": job.task.target.name,
+        "backend": report.backend if report else None,
         "precision": job.task.precision,
         "hash": winner.hash,
         "number": winner.number,
@@ -59,6 +56,7 @@ def _figures(winner: Finalist, job: FinalistJob, board: BoardResult | None) -> d
         "board_largest_difference": board.largest_difference if board else None,
         "instructions": board.instructions if board else None,
         "stack_used_bytes": board.stack_used_bytes if board else None,
+        "second_opinions": [report.model_dump(mode="json") for report in winner.second_opinions],
     }
 
 
@@ -78,13 +76,3 @@ def _accuracies(winner: Finalist, deployed: DeployedNetwork, test: Split) -> dic
         },
         "output": {"scale": deployed.output_scale, "zero_point": deployed.output_zero_point},
     }
-
-
-def _sources(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix not in NOT_SOURCES]
-
-
-def _only(folder: Path, pattern: str) -> Path | None:
-    return next(iter(sorted(folder.glob(pattern))), None) if folder.is_dir() else None

@@ -16,11 +16,12 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 from automcu_ray.config import JailConfig
 from automcu_ray.errors import AutoMcuError, BoardError
 from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import Rung
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import BoardResult, Candidate, Finalist
 from automcu_ray.task import Task
 from backends.actor import Toolchain
+from backends.base import Backend
 from backends.boards.base import Board
 from trainables.code_job import CodeJob
 from trainables.datasets.base import Images, Split
@@ -28,12 +29,16 @@ from trainables.job import TrainingJob
 from trainables.loop import Epoch
 
 BOARD_CHECK_IMAGES = 16
+SHIPPED, BOARD_ELF = "shipped", "board.elf"  # in a finalist's folder: what the bundle will hold, what the board runs
 FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest seen, a wrong layer is off by far more
 
 
 @dataclass(frozen=True)
 class FinalistJob:
-    """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run."""
+    """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run.
+
+    `second_opinions` build every finalist that fits, too; their figures go beside the toolchain's and decide nothing.
+    """
 
     task: Task
     protocol: Protocol
@@ -45,6 +50,7 @@ class FinalistJob:
     seed: int
     threads: int = 1
     jail: JailConfig = field(default_factory=JailConfig)
+    second_opinions: tuple[Backend, ...] = ()
 
 
 def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
@@ -62,26 +68,45 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
             return found
         firmware = job.toolchain.build(deployed, folder / "firmware")
         found = found.model_copy(update={"feasibility": firmware.report})
-        if firmware.elf is None:
+        if not firmware.report.feasible:
             return _refused(found, "; ".join(v.message for v in firmware.report.violations))
-        for source in firmware.sources:
-            if source.parent != firmware.workdir:
-                shutil.copy(source, firmware.workdir)  # the bundle holds all that the ELF was made of
-        if job.board is None:
-            return found
-        images = job.val_split.images[:BOARD_CHECK_IMAGES]
-        result = run_on_board(job.board, firmware.elf, job.task, deployed, images)
-        measured = {
-            "rung": Rung.BOARD,
-            "instructions": result.instructions,
-            "stack_used_bytes": result.stack_used_bytes,
-        }
-        found = found.model_copy(update={"board": result, "feasibility": firmware.report.model_copy(update=measured)})
-        if not result.agrees:
-            return _refused(found, f"the board differs from onnxruntime by {result.largest_difference:g}")
+        firmware.collect(folder / SHIPPED)
+        if job.board is not None and firmware.board_elf is not None:
+            shutil.copy(firmware.board_elf, folder / BOARD_ELF)
+            found = _on_board(found, job.board, folder, job, deployed)
+        opinions = tuple(_second_opinion(backend, deployed, job.task, folder) for backend in job.second_opinions)
+        found = found.model_copy(update={"second_opinions": opinions})
     except (AutoMcuError, RuntimeError, FloatingPointError) as error:
         return _refused(found, f"{type(error).__name__}: {error}")
     return found
+
+
+def _on_board(found: Finalist, board: Board, folder: Path, job: FinalistJob, deployed: DeployedNetwork) -> Finalist:
+    assert found.feasibility is not None, "a board comes after the toolchain"
+    images = job.val_split.images[:BOARD_CHECK_IMAGES]
+    result = run_on_board(board, folder / BOARD_ELF, job.task, deployed, images)
+    measured = {
+        "rung": Rung.BOARD,
+        "instructions": result.instructions,
+        "stack_used_bytes": result.stack_used_bytes,
+    }
+    found = found.model_copy(update={"board": result, "feasibility": found.feasibility.model_copy(update=measured)})
+    if not result.agrees:
+        return _refused(found, f"the board differs from onnxruntime by {result.largest_difference:g}")
+    return found
+
+
+def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, folder: Path) -> FeasibilityReport:
+    """Return another backend's report; what breaks there is its only violation. Its files ship in its own folder."""
+    workdir = folder / "second_opinions" / backend.name
+    workdir.mkdir(parents=True, exist_ok=True)
+    try:
+        firmware = backend.build(deployed, task.target, task.constraints, workdir)
+        firmware.collect(folder / SHIPPED / backend.name)
+    except AutoMcuError as error:
+        broken = Violation(rung=Rung.CONVERT, resource="tool", message=str(error)[:500])
+        return FeasibilityReport(feasible=False, backend=backend.name, rung=Rung.CONVERT, violations=(broken,))
+    return firmware.report
 
 
 @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)

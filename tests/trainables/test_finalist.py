@@ -1,5 +1,6 @@
 """Finalists: the board is tried twice, compared bit by bit, and what goes wrong is a reason."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from automcu_ray.errors import BoardError
+from automcu_ray.errors import BoardError, ToolchainError
 from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import Rung
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from backends.actor import Toolchain
+from backends.base import Backend, Firmware
 from backends.boards.base import Board, BoardRun
 from backends.programs import missing
 from trainables.datasets.digits import digits
@@ -88,7 +90,63 @@ def test_a_finalist_leaves_its_files_and_no_reason(digits_task: Task, tmp_path: 
     candidate = Candidate(number=3, hash="abc", spec=SPEC)
     found = run_finalist(candidate, job(digits_task, tmp_path))
     assert found.usable and found.feasibility is not None and found.feasibility.feasible
-    assert (tmp_path / "abc" / "weights.pt").exists() and (tmp_path / "abc" / "firmware" / "main.c").exists()
+    assert (tmp_path / "abc" / "weights.pt").exists() and (tmp_path / "abc" / "shipped" / "main.c").exists()
+    assert (tmp_path / "abc" / "shipped" / "firmware.elf").read_bytes()[:4] == b"\x7fELF"
+
+
+class VendorBackend(Backend):
+    """Builds a project of one folder and no ELF; `violations` are what it has against every network."""
+
+    name = "vendor"
+    programs = ()
+    measures = frozenset({"flash"})
+
+    def __init__(self, *violations: Violation) -> None:
+        super().__init__()
+        self.violations = violations
+
+    def version(self) -> str:
+        return "1"
+
+    def build(self, deployed: Any, target: Any, constraints: Any, workdir: Path) -> Firmware:
+        (workdir / "project").mkdir()
+        (workdir / "project" / "net.c").write_text("int net;")
+        report = FeasibilityReport(
+            feasible=not self.violations,
+            backend=self.name,
+            rung=Rung.CONVERT,
+            flash_bytes=1000,
+            violations=self.violations,
+        )
+        return Firmware(report, None, (workdir / "project",), workdir)
+
+
+class BrokenBackend(VendorBackend):
+    name = "broken"
+
+    def build(self, *arguments: Any) -> Firmware:
+        raise ToolchainError("it fell over")
+
+
+def test_a_toolchain_without_an_elf_can_make_a_winner_and_no_board_is_asked(digits_task: Task, tmp_path: Path) -> None:
+    about = job(digits_task, tmp_path, ScriptedBoard())
+    assert about.toolchain is not None
+    about.toolchain.backend = VendorBackend()
+    found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), about)
+    assert found.usable and found.board is None and found.feasibility and found.feasibility.flash_bytes == 1000
+    assert (tmp_path / "abc" / "shipped" / "project" / "net.c").read_text() == "int net;"
+
+
+@TOOLS
+def test_second_opinions_stand_beside_the_verdict_and_decide_nothing(digits_task: Task, tmp_path: Path) -> None:
+    no = Violation(rung=Rung.CONVERT, resource="operator", message="no add here")
+    about = dataclasses.replace(job(digits_task, tmp_path), second_opinions=(VendorBackend(no), BrokenBackend()))
+    found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), about)
+    assert found.usable and found.feasibility and found.feasibility.backend == "c_qemu"
+    refused, broken = found.second_opinions
+    assert refused.violations == (no,) and refused.flash_bytes == 1000
+    assert broken.violations[0].resource == "tool" and broken.violations[0].message == "it fell over"
+    assert (tmp_path / "abc" / "shipped" / "vendor" / "project" / "net.c").exists()
 
 
 @TOOLS
