@@ -11,7 +11,7 @@ ARGS ?=
 PIP_ARGS ?=
 APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search test test-slow lint bench check-vllm setup tools clean help
+.PHONY: search test test-slow lint bench check-vllm doctor setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
@@ -36,6 +36,9 @@ bench: setup  ## print the figures of BENCHMARKS.md
 
 check-vllm:  ## engines vllm and openai against vLLM itself, in .venv-vllm: ten minutes
 	scripts/check_vllm.sh
+
+doctor: setup  ## what this machine can run, and what is missing
+	$(BIN)/python scripts/doctor.py
 
 setup: tools $(VENV)/.installed  ## install what is missing
 

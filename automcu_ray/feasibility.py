@@ -15,6 +15,7 @@ class Rung(StrEnum):
     ANALYTIC = "analytic"
     CONVERT = "convert"
     LINK = "link"
+    VENDOR = "vendor tool"
     BOARD = "board"
 
 
@@ -33,8 +34,9 @@ class Violation(Frozen):
     """One reason for a no: which rung, where, how far off, and the smallest change that would help.
 
     `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply), and for
-    generated code also memory, time or sandbox (it left its bounds); `where` names the layer, buffer or operator. `fix`
-    is the smallest change of one field that is predicted to fit; None where no single one does, or none was looked for.
+    generated code also memory, time or sandbox (it left its bounds); an accelerator's are weight_memory, bias_memory,
+    data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is the smallest change of
+    one field that is predicted to fit; None where no single one does, or none was looked for.
     """
 
     rung: Rung
@@ -54,7 +56,10 @@ class Violation(Frozen):
 
 
 class RamUsage(Frozen):
-    """RAM of a linked firmware, in bytes; the parts add up to `total_bytes`."""
+    """RAM of a linked firmware, in bytes; the parts add up to `total_bytes`.
+
+    A vendor's tool that leaves the stack to the user's project counts none: there `stack_bytes` is 0.
+    """
 
     arena_bytes: int
     io_bytes: int
@@ -76,6 +81,23 @@ class FlashUsage(Frozen):
     total_bytes: int
 
 
+class Estimate(Frozen):
+    """Sizes that nobody has measured, in bytes, with the error that 19 of 20 such estimates keep to."""
+
+    ram_bytes: int
+    flash_bytes: int
+    ram_error_bytes: int
+    flash_error_bytes: int
+
+    def exceeds(self, ram_limit_bytes: int, flash_limit_bytes: int) -> set[str]:
+        """Return the resources that may well be too small for the network: the error counts against it."""
+        rows = (
+            ("ram", self.ram_bytes + self.ram_error_bytes, ram_limit_bytes),
+            ("flash", self.flash_bytes + self.flash_error_bytes, flash_limit_bytes),
+        )
+        return {resource for resource, need, limit in rows if need > limit}
+
+
 class FeasibilityReport(Frozen):
     """`M(a;C) = (RAM(a), Flash(a), status(a))`: what a backend measured; None where it could not.
 
@@ -83,6 +105,7 @@ class FeasibilityReport(Frozen):
     `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board. `network_hash` is
     equal for equal networks written as different code; "" where the candidate's own hash says that already. `notes`
     are what a vendor's tool says beyond that, a line each: an accelerator's use, operators that fall back to the CPU.
+    `estimate` stands where the ladder ended before anything was measured, and earlier verdicts tell of such networks.
     """
 
     feasible: bool
@@ -92,6 +115,7 @@ class FeasibilityReport(Frozen):
     flash_bytes: int | None = None
     ram: RamUsage | None = None
     flash: FlashUsage | None = None
+    estimate: Estimate | None = None
     macs: int | None = None
     parameters: int | None = None
     operators: tuple[str, ...] = ()
@@ -102,3 +126,8 @@ class FeasibilityReport(Frozen):
     notes: tuple[str, ...] = ()
     cached: bool = False
     network_hash: str = ""
+
+    @property
+    def fixes(self) -> tuple[Change, ...]:
+        """What its violations ask for, each change once."""
+        return tuple(dict.fromkeys(violation.fix for violation in self.violations if violation.fix is not None))

@@ -1,19 +1,25 @@
 """What a graph needs at least, worked out without building it: the analytic rung."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from automcu_ray.feasibility import Rung, Violation
-from automcu_ray.graph import Graph, Op
+from automcu_ray.graph import NETWORK_INPUT, Graph, Op, Shape
+from automcu_ray.liveness import ANYWHERE, APART, IN_PLACE, Axis, Lag, Step, best_order, live_sizes, window_lag
 from automcu_ray.task import Task
 
 BYTES = {"int8": 1, "float32": 4}
 BIAS_BYTES = 4  # int32 or float32
-_IN_PLACE = ("add", "mul")  # element-wise: the result may take an input's place
+_FUSIBLE = ("max_pool", "avg_pool", "global_pool", "add")
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Sizes of a network; the two lower bounds hold for every backend that runs the operators in order.
+    """Sizes of a network, with two lower bounds.
+
+    Flash holds for every backend that keeps all weights at full width. RAM holds for c_qemu, and for whoever runs
+    the same operators one after the other with input and output in buffers of their own; toolchains that fuse more
+    operators, or put input and output among the activations, may need less: `ram_floor_bytes` is for those.
 
     Left out of the bounds: code, stack, start-up, scales and zero points. So a network they refuse is refused by
     the linker too, and one they accept may still not link.
@@ -30,35 +36,77 @@ class Footprint:
 def footprint(graph: Graph, precision: str) -> Footprint:
     """Return the footprint of a graph at int8 or float32.
 
-    RAM is the largest sum of tensors alive at one operator (liveness in execution order, Liberis & Lane 2019,
-    arXiv:1910.05110), plus the input and the output, which stay in buffers of their own.
+    RAM is the largest sum of tensors alive at one operator, in the best order of operators and with outputs written
+    over inputs where the kernels of c_qemu allow it (`liveness`), plus the network's input and output.
     """
     size = BYTES[precision]
-    live = live_bytes(graph, size)
-    peak = max(range(len(live)), key=live.__getitem__)
-    heaviest = max(graph.ops, key=lambda op: op.weights)
+    made = steps(graph)
+    order = best_order(made)
+    live = live_sizes(made, order)
+    peak = max(live)
+    weights = [op.weights for op in graph.ops]
+    biases = sum(op.biases for op in graph.ops)
+    heaviest = max(weights)
     return Footprint(
-        parameters=sum(op.weights + op.biases for op in graph.ops),
-        macs=sum(op.macs for op in graph.ops),
-        flash_lower_bound_bytes=sum(op.weights * size + op.biases * BIAS_BYTES for op in graph.ops),
-        ram_lower_bound_bytes=live[peak] + _elements(graph.input_shape) * size + _tensor(graph.ops[-1], size),
-        largest_weights=heaviest.name,
-        widest_moment=graph.ops[peak].name,
+        parameters=sum(weights) + biases,
+        macs=sum(count * op.shape[1] * op.shape[2] for count, op in zip(weights, graph.ops, strict=True) if count),
+        flash_lower_bound_bytes=sum(weights) * size + biases * BIAS_BYTES,
+        ram_lower_bound_bytes=(peak + _elements(graph.input_shape) + _elements(graph.ops[-1].shape)) * size,
+        largest_weights=graph.ops[weights.index(heaviest)].name,
+        widest_moment=graph.ops[order[live.index(peak)]].name,
     )
 
 
-def live_bytes(graph: Graph, size: int) -> list[int]:
-    """Return, for each operator, the bytes of the intermediate tensors alive while it runs.
+def steps(graph: Graph) -> list[Step]:
+    """Return a graph as steps for `liveness`, sizes and lags in elements.
 
-    The network's input and output are not counted. An element-wise result takes no room of its own.
+    Activations and flattening are no steps: where a generator writes them as operators of their own, as c_qemu
+    does at float32, they run in place.
     """
-    last_use = {index: at for at, op in enumerate(graph.ops) for index in op.inputs if index >= 0}
-    moments = []
+    sizes = [_elements(op.shape) for op in graph.ops]
+    made = [_step(op, size) for op, size in zip(graph.ops, sizes, strict=True)]
+    made[-1] = made[-1]._replace(size=0)  # the network's output has a buffer of its own
+    return made
+
+
+def _step(op: Op, size: int) -> Step:
+    if op.kind in ("conv", "max_pool", "avg_pool"):
+        groups = op.groups if op.kind == "conv" else op.shape[0]
+        lags: tuple[Lag, ...] = (_window_lag(groups, op.in_shape, op.shape, op.kernel, op.stride, op.padding),)
+    elif op.kind == "concat":
+        first = _elements(op.in_shape)
+        lags = (IN_PLACE, Lag(first, APART.after))
+    elif op.kind == "mul":
+        lags = (IN_PLACE, Lag(size - op.shape[0], APART.after))  # the second has one factor a channel
+    else:
+        lags = (IN_PLACE,) * len(op.inputs)
+    if NETWORK_INPUT not in op.inputs:
+        return Step(op.inputs, size, lags)
+    kept = [(read, lag) for read, lag in zip(op.inputs, lags, strict=True) if read != NETWORK_INPUT]
+    return Step(tuple(read for read, _ in kept), size, tuple(lag for _, lag in kept))
+
+
+@lru_cache(maxsize=1 << 14)  # the same few shapes come again and again
+def _window_lag(groups: int, read: Shape, written: Shape, kernel: int, stride: int, padding: int) -> Lag:
+    planes = (read[0] // groups, written[0] // groups)
+    rows = Axis(read[1], written[1], stride, padding, kernel - 1)
+    columns = Axis(read[2], written[2], stride, padding, kernel - 1)
+    return window_lag(groups, planes, rows, columns)
+
+
+def ram_floor_bytes(graph: Graph, precision: str) -> int:
+    """Return the RAM below which no toolchain runs a graph layer by layer, in bytes; weaker than `footprint`'s bound.
+
+    The largest set of tensors that exist whole between two operators, in the best order; input and output are tensors
+    among the others. What only pools and sums read counts as nothing, since they may be fused with what computes it.
+    Left out: inference by patches, which never holds a whole tensor of the first layers.
+    """
+    whole = {read for op in graph.ops if op.kind not in _FUSIBLE for read in op.inputs} | {len(graph.ops) - 1}
+    made = [Step((), _elements(graph.input_shape), ())]
     for at, op in enumerate(graph.ops):
-        alive = [_tensor(graph.ops[i], size) for i in range(at) if last_use[i] >= at]
-        writes = at < len(graph.ops) - 1 and op.kind not in _IN_PLACE
-        moments.append(sum(alive) + (_tensor(op, size) if writes else 0))
-    return moments
+        size = _elements(op.shape) if at in whole else 0
+        made.append(Step(tuple(read + 1 for read in op.inputs), size, (ANYWHERE,) * len(op.inputs)))
+    return max(live_sizes(made, best_order(made))) * BYTES[precision]
 
 
 def foresee(graph: Graph, task: Task) -> tuple[Violation, ...]:
@@ -87,9 +135,5 @@ def check(found: Footprint, ram_limit_bytes: int, flash_limit_bytes: int) -> tup
     )
 
 
-def _elements(shape: tuple[int, int, int]) -> int:
+def _elements(shape: Shape) -> int:
     return shape[0] * shape[1] * shape[2]
-
-
-def _tensor(op: Op, size: int) -> int:
-    return _elements(op.shape) * size

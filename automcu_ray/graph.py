@@ -104,8 +104,9 @@ class GraphBuilder:
         if padding >= kernel:
             raise ConstructibilityError(f"{self.layer}.padding", f"must be smaller than kernel_size {kernel}", padding)
         shape = (out_channels, *self._window(source, kernel, stride, padding))
-        op = Op("conv", f"{self.layer}.{name}", (source,), self.shape(source), shape, kernel, stride, padding)
-        return self._append(op, groups=groups, use_bn=use_bn, activation=activation)
+        window = (kernel, stride, padding, groups)
+        name = f"{self.layer}.{name}"
+        return self._append(Op("conv", name, (source,), self.shape(source), shape, *window, use_bn, activation))
 
     def pool(self, kind: Literal["max_pool", "avg_pool"], source: int, kernel: int, stride: int) -> int:
         """Append a pooling window without padding."""
@@ -125,8 +126,8 @@ class GraphBuilder:
         """Append an element-wise sum or product, or a concatenation of channels."""
         shapes = [self.shape(source) for source in sources]
         channels = sum(shape[0] for shape in shapes) if kind == "concat" else shapes[0][0]
-        op = Op(kind, f"{self.layer}.{kind}", tuple(sources), shapes[0], (channels, *shapes[0][1:]))
-        return self._append(op, activation=activation)
+        shape = (channels, *shapes[0][1:])
+        return self._append(Op(kind, f"{self.layer}.{kind}", tuple(sources), shapes[0], shape, activation=activation))
 
     def _window(self, source: int, kernel: int, stride: int, padding: int) -> tuple[int, int]:
         _, height, width = self.shape(source)
@@ -135,6 +136,6 @@ class GraphBuilder:
             raise ConstructibilityError(f"{self.layer}.kernel_size", rule, kernel)
         return (height + 2 * padding - kernel) // stride + 1, (width + 2 * padding - kernel) // stride + 1
 
-    def _append(self, op: Op, **changes: object) -> int:
-        self.ops.append(Op(**{**op.__dict__, **changes}))
+    def _append(self, op: Op) -> int:
+        self.ops.append(op)
         return len(self.ops) - 1

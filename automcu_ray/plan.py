@@ -41,6 +41,11 @@ class Plan:
     points: tuple[Candidate, ...]
 
     @property
+    def backends(self) -> tuple[Backend, ...]:
+        """All toolchains that take part, the one that decides first."""
+        return (*([self.backend] if self.backend else []), *self.second_opinions)
+
+    @property
     def reserved_gpus(self) -> float:
         """Share of a GPU that the engine keeps from the trials."""
         return self.engine.gpus if self.engine is not None else 0.0
@@ -82,7 +87,7 @@ def prepare(config: RunConfig) -> Plan:
             f"{dataset.wants}: genius and nasbench201 go together."
         )
     opinions = tuple(_make_backend(plugin) for plugin in config.second_opinions)
-    for one in (*opinions, *([backend] if backend else [])):
+    for one in [*([backend] if backend else []), *opinions]:
         if reason := one.unsuitable(task):
             raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
     return Plan(
@@ -125,7 +130,8 @@ def _backend(config: RunConfig) -> Backend | None:
 def _make_backend(plugin: Plugin) -> Backend:
     make = plugins.load("backend", BACKENDS, plugin.name)
     backend: Backend = make(**plugins.check_options("backend", plugin.name, make, plugin.options))
-    if absent := backend.missing_programs():
+    absent = () if backend.on_demand else backend.missing_programs()
+    if absent:
         raise ToolMissingError(
             f"backend {plugin.name!r} needs {', '.join(absent)}, not found. Install: {backend.how_to_install()}. "
             "scripts/doctor.py lists what this machine can run; the analytic rung always can: --backend analytic."

@@ -49,10 +49,11 @@ _STOPS = {
     Rung.ANALYTIC: "analytic",
     Rung.CONVERT: "convert",
     Rung.LINK: "link",
+    Rung.VENDOR: "vendor tool",
     Rung.BOARD: "board",
     "failed": "failed",
 }
-_ONLY_WHERE_SEEN = ("engine", Rung.BOARD)
+_ONLY_WHERE_SEEN = ("engine", Rung.VENDOR, Rung.BOARD)
 
 
 class Size(NamedTuple):

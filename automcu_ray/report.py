@@ -233,6 +233,7 @@ def _advice(violation: Violation, task: Task) -> str:
     name = {"ram": "RAM", "flash": "Flash"}.get(violation.resource, violation.resource)
     least = "at least " if violation.rung is Rung.ANALYTIC else ""
     where = f"shrink {violation.where}" if violation.where else "shrink the network"
+    where = f"try {violation.fix}" if violation.fix else where
     text = f"{name} is {least}{violation.over_bytes:,} bytes over: {where}"
     if found > region.size_bytes:
         return f"{text}, or take a larger target ({task.target.name} has {region.size_kb:,g} KB)"

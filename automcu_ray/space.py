@@ -1,11 +1,16 @@
-"""The space of specs for one task: random sampling and mutation that always give constructible specs."""
+"""The space of specs for one task: random sampling and mutation that always give constructible specs.
+
+An accelerator narrows it to the layer types, and the values of their fields, that the accelerator runs.
+"""
 
 from random import Random
 from typing import Any
 
 from pydantic import ValidationError
 
+from automcu_ray.accelerator import Operator
 from automcu_ray.blocks import lower
+from automcu_ray.feasibility import Rung
 from automcu_ray.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.record import Candidate
 from automcu_ray.spec import MAX_LAYERS, ArchitectureSpec
@@ -26,19 +31,44 @@ TYPES = (
 )
 
 
+class OutsideSpaceError(ConstructibilityError):
+    """A layer that the target's accelerator does not run; `violation` says so as the analytic rung does."""
+
+    def __init__(self, where: str, rule: str, found: object) -> None:
+        super().__init__(where, rule, found)
+        self.violation = self.violation.model_copy(update={"rung": Rung.ANALYTIC, "resource": "operator"})
+
+
 class Space(Frozen):
-    """All constructible specs for images of `input_shape` (channels, height, width) and `num_classes`."""
+    """All constructible specs for images of `input_shape` (channels, height, width) and `num_classes`.
+
+    `operators` are the layer types that the target runs; () means all.
+    """
 
     input_shape: Shape
     num_classes: int
+    operators: tuple[Operator, ...] = ()
     max_layers: int = 10
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The layer types of this space."""
+        known = {operator.type for operator in self.operators}
+        return tuple(kind for kind in TYPES if not known or kind in known)
+
+    def allows(self, kind: str, field: str, value: Any) -> bool:
+        """Return whether a field of a layer type may have a value in this space; None stands for a derived one."""
+        return all(operator.allows(field, value) for operator in self.operators if operator.type == kind)
 
     def candidate(self, spec: ArchitectureSpec, **about: Any) -> Candidate:
         """Return the spec with its canonical hash.
 
         Raises:
             ConstructibilityError: its tensors do not fit together.
+            OutsideSpaceError: the target does not run one of its layers.
         """
+        if self.operators:
+            self._check(spec)
         return Candidate(spec=spec, hash=self.graph(spec).canonical_hash(), **about)
 
     def graph(self, spec: ArchitectureSpec) -> Graph:
@@ -48,7 +78,7 @@ class Space(Frozen):
     def sample(self, rng: Random) -> Candidate:
         """Return a random candidate: depth, types and fields drawn uniformly, until they fit together."""
         while True:
-            layers = [random_layer(rng) for _ in range(rng.randint(2, self.max_layers))]
+            layers = [self.random_layer(rng) for _ in range(rng.randint(2, self.max_layers))]
             found = self._try({"backbone": layers})
             if found is not None:
                 return found
@@ -61,7 +91,8 @@ class Space(Frozen):
             layer.pop("in_channels", None)  # derived again after the change
         while True:
             changed = [dict(layer) for layer in layers]
-            rng.choice((_change_field, _change_field, _insert, _remove, _replace))(changed, rng)
+            steps = (self._change_field, self._change_field, self._insert, self._remove, self._replace)
+            rng.choice(steps)(changed, rng)
             found = self._try({"backbone": changed}, parent=parent.hash)
             if found is not None and found.hash != parent.hash:
                 return found
@@ -72,40 +103,50 @@ class Space(Frozen):
         except (ValidationError, ConstructibilityError):
             return None
 
+    def _check(self, spec: ArchitectureSpec) -> None:
+        for number, layer in enumerate(spec.backbone, start=1):
+            if layer.type not in self.types:
+                rule = f"must be one of {', '.join(self.types)}, which the target's accelerator runs"
+                raise OutsideSpaceError(f"layer_{number}.type", rule, layer.type)
+            for operator in (operator for operator in self.operators if operator.type == layer.type):
+                for field, values in operator.limited.items():
+                    if not operator.allows(field, value := getattr(layer, field)):
+                        rule = f"must be one of {', '.join(map(str, values))}, which the target's accelerator runs"
+                        raise OutsideSpaceError(f"layer_{number}.{field}", rule, value)
 
-def random_layer(rng: Random) -> dict[str, Any]:
-    """Return a random layer as JSON; whether it fits after its neighbours is the caller's question."""
-    kind = rng.choice(TYPES)
-    layer: dict[str, Any] = {"type": kind}
-    if kind not in ("max_pool", "avg_pool", "depthwise"):
-        layer["out_channels"] = rng.choice(CHANNELS)
-    for name, values in _FIELDS.get(kind, {}).items():
-        layer[name] = rng.choice(values)
-    return layer
+    def random_layer(self, rng: Random) -> dict[str, Any]:
+        """Return a random layer as JSON; whether it fits after its neighbours is the caller's question."""
+        kind = rng.choice(self.types)
+        layer: dict[str, Any] = {"type": kind}
+        if kind not in ("max_pool", "avg_pool", "depthwise"):
+            layer["out_channels"] = rng.choice(CHANNELS)
+        for name, values in self._fields(kind).items():
+            layer[name] = rng.choice(values)
+        return layer
 
+    def _fields(self, kind: str) -> dict[str, tuple[Any, ...]]:
+        fields = _FIELDS.get(kind, {})
+        return {name: tuple(v for v in values if self.allows(kind, name, v)) for name, values in fields.items()}
 
-def _change_field(layers: list[dict[str, Any]], rng: Random) -> None:
-    layer = rng.choice(layers)
-    fields = {**_FIELDS.get(layer["type"], {})}
-    if "out_channels" in layer:
-        fields["out_channels"] = CHANNELS
-    if fields:
-        name = rng.choice(sorted(fields))
-        layer[name] = rng.choice(fields[name])
+    def _change_field(self, layers: list[dict[str, Any]], rng: Random) -> None:
+        layer = rng.choice(layers)
+        fields = self._fields(layer["type"])
+        if "out_channels" in layer:
+            fields["out_channels"] = CHANNELS
+        if fields:
+            name = rng.choice(sorted(fields))
+            layer[name] = rng.choice(fields[name])
 
+    def _insert(self, layers: list[dict[str, Any]], rng: Random) -> None:
+        if len(layers) < MAX_LAYERS:
+            layers.insert(rng.randint(0, len(layers)), self.random_layer(rng))
 
-def _insert(layers: list[dict[str, Any]], rng: Random) -> None:
-    if len(layers) < MAX_LAYERS:
-        layers.insert(rng.randint(0, len(layers)), random_layer(rng))
+    def _remove(self, layers: list[dict[str, Any]], rng: Random) -> None:
+        if len(layers) > 1:
+            layers.pop(rng.randrange(len(layers)))
 
-
-def _remove(layers: list[dict[str, Any]], rng: Random) -> None:
-    if len(layers) > 1:
-        layers.pop(rng.randrange(len(layers)))
-
-
-def _replace(layers: list[dict[str, Any]], rng: Random) -> None:
-    layers[rng.randrange(len(layers))] = random_layer(rng)
+    def _replace(self, layers: list[dict[str, Any]], rng: Random) -> None:
+        layers[rng.randrange(len(layers))] = self.random_layer(rng)
 
 
 _FIELDS: dict[str, dict[str, tuple[Any, ...]]] = {

@@ -3,6 +3,7 @@
 This module and `plan` are the only ones of this folder that import the others.
 """
 
+import gc
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from automcu_ray import cluster
 from automcu_ray.cluster import ray, tune
 from automcu_ray.errors import ConfigError
+from automcu_ray.estimate import known_at_start
 from automcu_ray.plan import Plan
 from automcu_ray.progress import Progress
 from automcu_ray.record import Finalist, best
@@ -24,6 +26,7 @@ from backends.actor import Toolchain
 from searchers.base import BaseSearcher
 from searchers.engine_search import EngineSearch
 from searchers.engines.base import Request
+from searchers.engines.cassette import CassetteEngine
 from searchers.engines.log import LoggedEngine
 from searchers.gate import FeasibilityCallback, Gate
 from trainables.code_toolchain import CodeToolchain
@@ -43,6 +46,9 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
 
     What is finished is in the journal when this returns or raises, and the report is written either way.
     """
+    for backend in plan.backends:
+        backend.prepare()
+    gc.freeze()  # thousands of modules, never garbage: looking through them halves the speed of the analytic rung
     folder.create(plan.config)
     repository = Repository(folder.journal)
     engine = plan.engine and {
@@ -211,7 +217,7 @@ def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers
     if plan.engine is not None:
         options["engine"] = LoggedEngine(plan.engine, folder.llm / "calls.jsonl")
     searcher: BaseSearcher = plan.make_searcher(plan.task, seed=plan.config.seed, **options)
-    searcher.gate = _gate(plan, workers)
+    searcher.gate = _gate(plan, folder, workers)
     searcher.lookahead = len(workers) + 2
     budget = plan.config.budget
     searcher.trained_budget = budget.trained
@@ -223,12 +229,14 @@ def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers
     return searcher
 
 
-def _gate(plan: Plan, workers: tuple[str, ...]) -> Gate:
+def _gate(plan: Plan, folder: RunFolder, workers: tuple[str, ...]) -> Gate:
     if plan.backend is None:
         return Gate(plan.task)
     version = f"{plan.backend.name} ({plan.backend.version()})"
     cache = VerdictCache(verdict_folder(), plan.task, version)
-    return Gate(plan.task, workers=workers, foresee=plan.backend.foresee, cache=cache)
+    recorded = plan.engine.path.parent if isinstance(plan.engine, CassetteEngine) else None
+    estimator = known_at_start(folder.llm, recorded, cache.lessons, plan.task)
+    return Gate(plan.task, workers=workers, foresee=plan.backend.foresee, estimator=estimator, cache=cache)
 
 
 def _finals(

@@ -7,9 +7,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from automcu_ray.accelerator import Accelerator
+
 BYTES_PER_KB = 1024
 
-Core = Literal["cortex-m0plus", "cortex-m3", "cortex-m4f", "cortex-m7f", "cortex-m33f"]
+# "f" has an FPU in single precision, "d" in double as well; cortex-m55d has vector instructions (MVE), too.
+Core = Literal[
+    "cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f", "cortex-m55d"
+]
 
 
 class Frozen(BaseModel):
@@ -34,15 +39,21 @@ class MemoryRegion(Frozen):
 class Uart(Frozen):
     """A serial port that the firmware can drive; `none` means a firmware without one."""
 
-    kind: Literal["stm32_v1", "none"] = "none"
+    kind: Literal["stm32_v1", "cmsdk", "nrf51", "none"] = "none"
     base: int = 0
     source: str = ""
 
 
 class Emulator(Frozen):
-    """A QEMU machine with the target's core, memory map and serial port."""
+    """A machine of QEMU that runs the target's code.
+
+    With `same_chip` it has the target's memory map and serial port, so that the target's own ELF runs there. Without,
+    it has the target's core, or one that knows all its instructions, and the firmware is linked a second time, for
+    that machine. Sizes come from the target's own link in any case.
+    """
 
     machine: str
+    same_chip: bool = False
     source: str
 
 
@@ -62,6 +73,14 @@ class McuTarget(Frozen):
     flash: MemoryRegion
     uart: Uart = Uart()
     emulator: Emulator | None = None
+    accelerator: Accelerator | None = None
+
+    @property
+    def mark(self) -> Literal["emulated", "build only", "vendor"]:
+        """What can be had for it: outputs from an emulator, sizes only, or what its vendor's own toolchain offers."""
+        if self.emulator is not None:
+            return "emulated"
+        return "vendor" if self.accelerator is not None else "build only"
 
     @property
     def main_ram(self) -> MemoryRegion:

@@ -22,7 +22,9 @@ class Task(Frozen):
     @property
     def space(self) -> Space:
         """The specs that can be proposed for this task."""
-        return Space(input_shape=self.input_shape, num_classes=self.num_classes)
+        accelerator = self.target.accelerator
+        operators = accelerator.operators if accelerator is not None else ()
+        return Space(input_shape=self.input_shape, num_classes=self.num_classes, operators=operators)
 
     @property
     def ram_limit_bytes(self) -> int:

@@ -37,3 +37,14 @@ def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, traini
             do_constant_folding=not training,
         )
     return buffer.getvalue()
+
+
+def shift_norms(network: torch.nn.Module) -> None:
+    """Give batch norms random shifts, in place: an untrained network then has the size that it will have trained.
+
+    They begin with shifts of zero. Folded into biases these are equal, the exporter keeps equal constants once, and
+    the ELF is up to 1,200 bytes smaller than after training (14 random specs, int8).
+    """
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d) and module.affine:
+            torch.nn.init.normal_(module.bias)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from automcu_ray import plugins
+from automcu_ray import plugins, remedy
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork, deploy
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
@@ -17,6 +17,7 @@ from automcu_ray.footprint import footprint
 from automcu_ray.network import Network, spec_names
 from automcu_ray.record import Candidate
 from automcu_ray.task import Task
+from automcu_ray.tracing import shift_norms
 from backends import BACKENDS
 from backends.base import Backend, Firmware
 from backends.programs import LOG, cpu_seconds
@@ -27,9 +28,9 @@ CALIBRATION_IMAGES = 8  # sizes hardly depend on the ranges, so noise will do be
 class Toolchain:
     """One backend for one task. The supervisor makes named Ray actors of it.
 
-    A verdict before training is about random weights. Sizes are all but independent of values (the compiler folds a
-    constant here and there), and finalists come back with trained ones. Logs stay in `<folder>/<candidate hash>/`;
-    sources and objects of mere checks are deleted.
+    A verdict before training is about random weights and shifts: sizes then differ from a trained network's by a few
+    dozen bytes (the compiler folds a constant here and there), and finalists come back with trained ones. Logs stay
+    in `<folder>/<candidate hash>/`; sources and objects of mere checks are deleted.
     """
 
     def __init__(self, task: Task, backend: str, options: dict[str, Any], folder: Path) -> None:
@@ -54,20 +55,23 @@ class Toolchain:
         graph = self.task.space.graph(candidate.spec)
         found = footprint(graph, self.task.precision)
         torch.manual_seed(0)
+        network = Network(graph)
+        shift_norms(network)
         try:
-            deployed = deploy(
-                Network(graph), self.task.input_shape, precision=self.task.precision, calibration=self.noise()
-            )
+            deployed = deploy(network, self.task.input_shape, precision=self.task.precision, calibration=self.noise())
         except ToolchainError as error:
             return self._not_convertible(str(error))
         seconds = {"convert": cpu_seconds() - started_s}
-        return self.judge(deployed, candidate.hash, seconds, parameters=found.parameters, macs=found.macs)
+        report = self.judge(deployed, candidate.hash, seconds, parameters=found.parameters, macs=found.macs)
+        return remedy.after_link(report, candidate.spec, self.task, self.backend.foresee)
 
     def judge(self, deployed: DeployedNetwork, name: str, spent: dict[str, float], **about: Any) -> FeasibilityReport:
         """Return the verdict on a deployed network; `spent` are the CPU seconds of rungs before, by rung."""
         workdir = self.folder / name
-        report = self.build(deployed, workdir).report
-        _keep_logs_only(workdir)
+        try:
+            report = self.build(deployed, workdir).report
+        finally:
+            _keep_logs_only(workdir)  # a toolchain that broke may have left a lot
         rungs = [*spent, *report.seconds_by_rung]
         seconds = {rung: spent.get(rung, 0.0) + report.seconds_by_rung.get(rung, 0.0) for rung in rungs}
         return report.model_copy(update={**about, "seconds_by_rung": seconds})

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from automcu_ray import footprint
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, Violation
@@ -51,13 +54,14 @@ class Backend(ABC):
     """A toolchain. It starts programs only through `self.run`, which logs them and which a test can replace.
 
     `programs` are the executables it needs, `measures` the figures it fills in a report; the rest stays None.
-    `boards` are the kinds of boards that can run the ELF it builds.
+    `boards` are the kinds of boards that can run the ELF it builds. `on_demand`: `prepare` makes what is missing.
     """
 
     name: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
     measures: ClassVar[frozenset[str]]
     boards: ClassVar[tuple[str, ...]] = ()
+    on_demand: ClassVar[bool] = False
 
     def __init__(self, *, run: Runner = run_program) -> None:
         self.run = run
@@ -70,6 +74,13 @@ class Backend(ABC):
         """Return the line that installs what is missing."""
         return f"apt install {apt_packages(self.missing_programs())}"
 
+    def prepare(self) -> None:  # noqa: B027  # most have nothing to make
+        """Make what is made on demand, before a run needs it.
+
+        Raises:
+            ToolMissingError: it cannot be made.
+        """
+
     def unsuitable(self, task: Task) -> str:
         """Return why this backend cannot serve a task's target or precision; "" where it can."""
         return ""
@@ -80,6 +91,19 @@ class Backend(ABC):
         Every limit must be sound: what is refused here, `build` would refuse as well.
         """
         return footprint.foresee(graph, task)
+
+    def accuracy(
+        self, deployed: DeployedNetwork, task: Task, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]
+    ) -> float | None:
+        """Return the share of images that what ships answers rightly; None where it answers as onnxruntime does.
+
+        Args:
+            deployed: what ships.
+            task: its target and constraints.
+            images: (N, C, H, W).
+            labels: the class of each image.
+        """
+        return None
 
     @abstractmethod
     def version(self) -> str:

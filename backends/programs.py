@@ -1,4 +1,4 @@
-"""The only place that starts programs: every command is logged, bounded in time and, if need be, killed."""
+"""The only place that starts programs: every command is logged, bounded in time and disk and, if need be, killed."""
 
 import contextlib
 import functools
@@ -9,13 +9,18 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from automcu_ray.errors import ToolchainError, ToolMissingError
 
 LOG = "commands.log"
+LOG_CHARS = 20_000  # of one command's output: a log is for people
+OUTPUT_BYTES = 16 * 2**20
+DISK_BYTES = 512 * 2**20  # of one file, and of all files in a program's folder; a large network takes a tenth of it
+WATCH_S = 0.1  # how often a running program's output and folder are looked at
 _APT = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
     "arm-none-eabi-size": "binutils-arm-none-eabi",
@@ -32,27 +37,80 @@ class Runner(Protocol):
     def __call__(self, argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed: ...
 
 
-def run_program(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed:
+def run_program(argv: Sequence[str], *, timeout_s: float, cwd: Path, disk_bytes: int = DISK_BYTES) -> Completed:
     """Return the finished process, whatever its exit status; command and output go to `<cwd>/commands.log`.
+
+    Temporary files of the program lie in `cwd`, too, so that they count and go with it.
 
     Raises:
         ToolMissingError: the program is not on PATH.
-        ToolchainError: it ran longer than `timeout_s` (and was killed).
+        ToolchainError: it was killed, since it ran longer than `timeout_s`, said more than `OUTPUT_BYTES`, or left
+            more than `disk_bytes` in `cwd`.
     """
     require(argv[0])
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        _bound_to_us(argv), cwd=cwd, stdout=pipe, stderr=pipe, text=True, errors="replace", start_new_session=True
-    ) as process:
+    environment = {**os.environ, "TMPDIR": str(cwd.resolve())}
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(
+            _bounded(argv, disk_bytes),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
         try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired as error:
-            _log(cwd, argv, f"killed after {timeout_s:g} s\n")
-            raise ToolchainError(f"{argv[0]} should end within {timeout_s:g} s; killed. Log: {cwd / LOG}.") from error
+            trouble = _watch(process, (stdout, stderr), timeout_s, cwd, disk_bytes)
         finally:
             _kill_group(process)
-    _log(cwd, argv, f"exit {process.returncode}\n{stdout}{stderr}")
-    return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
+            process.wait()
+        said = [_text(file) for file in (stdout, stderr)]
+    _log(cwd, argv, f"{trouble or f'exit {process.returncode}'}\n{_clip(said[0])}{_clip(said[1])}")
+    if trouble:
+        raise ToolchainError(f"{argv[0]} {trouble}. Log: {cwd / LOG}.")
+    return subprocess.CompletedProcess(argv, process.returncode, *said)
+
+
+def _watch(
+    process: subprocess.Popen[bytes], outputs: Iterable[IO[bytes]], timeout_s: float, cwd: Path, disk_bytes: int
+) -> str:
+    """Wait until a program ends, or has to be; return why, "" where it ended by itself and within its bounds."""
+    deadline, ended = time.monotonic() + timeout_s, False
+    while True:
+        if any(os.fstat(file.fileno()).st_size > OUTPUT_BYTES for file in outputs):
+            return f"should say at most {OUTPUT_BYTES} bytes; killed"
+        if _folder_bytes(cwd) > disk_bytes:
+            return f"should leave at most {disk_bytes} bytes in its folder; killed"
+        if ended:
+            return ""
+        if time.monotonic() >= deadline:
+            return f"should end within {timeout_s:g} s; killed"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(min(WATCH_S, max(0.0, deadline - time.monotonic())))
+            ended = True  # looked at once more: it may have filled the disk in its last moments
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Return the bytes that a folder's files occupy; holes in a file do not count."""
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # it may go while we look
+                size += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return size
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(OUTPUT_BYTES).decode(errors="replace")
+
+
+def _clip(text: str) -> str:
+    """Return a text short enough for a log, its middle left out."""
+    if len(text) <= LOG_CHARS:
+        return text
+    half = LOG_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}\n"
 
 
 @contextlib.contextmanager
@@ -68,7 +126,7 @@ def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> 
     _log(cwd, argv, "started\n")
     with (cwd / f"{Path(argv[0]).name}.stderr").open("w") as errors:
         process = subprocess.Popen(
-            _bound_to_us(argv),
+            _bounded(argv, OUTPUT_BYTES),
             cwd=cwd,
             pass_fds=pass_fds,
             stdin=subprocess.DEVNULL,
@@ -83,13 +141,17 @@ def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> 
             process.wait()
 
 
-def _bound_to_us(argv: Sequence[str]) -> list[str]:
-    """Return the command so that Linux kills it when this process dies, even by kill -9: an emulator never ends."""
-    bind = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-    return [*bind, *argv]
+def _bounded(argv: Sequence[str], file_bytes: int) -> list[str]:
+    """Return the command so that Linux bounds its files, and kills it when this process dies, even by kill -9.
+
+    Elsewhere (no util-linux) files are bounded by looking at them, and an emulator may outlive us.
+    """
+    if missing(["setpriv", "prlimit"]):
+        return list(argv)
+    return ["prlimit", f"--fsize={file_bytes}", "setpriv", "--pdeathsig", "KILL", *argv]
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill what a finished or hanging program has left: gcc's own children outlive gcc."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

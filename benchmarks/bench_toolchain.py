@@ -18,9 +18,9 @@ from torch import nn
 from automcu_ray import export
 from automcu_ray.target import Constraints, McuTarget
 from backends.boards.qemu import QemuBoard
-from backends.c_qemu import CQemuBackend
-from backends.cgen import generate
-from backends.planner import plan
+from backends.c_qemu.backend import CQemuBackend
+from backends.c_qemu.cgen import generate
+from backends.c_qemu.planner import plan
 from backends.programs import cpu_seconds
 
 SHAPE = (3, 32, 32)
@@ -64,7 +64,8 @@ def measure(network: nn.Module, target: McuTarget, folder: Path) -> dict[str, fl
     backend = CQemuBackend()
     (folder / "net.c").write_text(code.source)
     timed("compile", lambda: backend._compile(target.core, folder))
-    timed("link", lambda: backend._link(deployed, code, target, Constraints(), folder))
+    layout = backend._layout(deployed, target, Constraints(), folder)
+    timed("link", lambda: backend._judge(deployed, code, target, layout, folder))
     run = timed(
         "qemu",
         lambda: QemuBoard().run(

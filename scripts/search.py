@@ -43,7 +43,7 @@ def _group(group: str, what: str) -> typer.models.OptionInfo:
 def search(
     searcher: Annotated[str | None, _group("searcher", "Who proposes")] = None,
     task: Annotated[str | None, _group("task", "Data set, target and limits")] = None,
-    target: Annotated[str | None, _group("target", "Microcontroller")] = None,
+    target: Annotated[str | None, _group("target", "Microcontroller (scripts/doctor.py tells more)")] = None,
     engine: Annotated[str | None, _group("engine", "What answers an LLM searcher")] = None,
     backend: Annotated[str | None, _group("backend", "Toolchain")] = None,
     trainer: Annotated[str | None, _group("trainer", "Training protocols")] = None,

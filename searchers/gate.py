@@ -2,17 +2,17 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray import tune
 
-from automcu_ray import footprint
+from automcu_ray import footprint, remedy
 from automcu_ray.errors import ToolchainError
+from automcu_ray.estimate import Estimator
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
-from automcu_ray.graph import Graph
 from automcu_ray.record import Candidate
 from automcu_ray.task import Task
 from automcu_ray.verdicts import VerdictCache
@@ -20,7 +20,6 @@ from automcu_ray.verdicts import VerdictCache
 MAX_DEATHS = 3  # of workers over one candidate
 RESTART_S = 3.0  # a worker that died takes about that long to come back; asked earlier, it would seem to die again
 Verdict = tuple[Candidate, FeasibilityReport]
-Foresee = Callable[[Graph, Task], tuple[Violation, ...]]
 
 
 @dataclass
@@ -38,6 +37,7 @@ class Gate:
     `workers` are the names of Ray actors with a method `check(candidate) -> FeasibilityReport`; Ray must restart them
     but not repeat their calls, or a hanging one would hang again. Without any, the ladder ends at the analytic rung.
     Each worker has one question at a time, so that none waits behind a slow one, and only the guilty one dies.
+    What `estimator` expects refuses nothing: it only tells how much smaller a refused network has to become.
     """
 
     def __init__(
@@ -45,13 +45,15 @@ class Gate:
         task: Task,
         *,
         workers: Sequence[str] = (),
-        foresee: Foresee = footprint.foresee,
+        foresee: remedy.Foresee = footprint.foresee,
+        estimator: Estimator | None = None,
         cache: VerdictCache | None = None,
         timeout_s: float = 300.0,
     ) -> None:
         self.task = task
         self.workers = tuple(workers)
         self.foresee = foresee
+        self.estimator = estimator
         self.cache = cache
         self.timeout_s = timeout_s
         self.queue: deque[Candidate] = deque()
@@ -93,10 +95,13 @@ class Gate:
         if not violations and self.workers:
             return None
         found = footprint.footprint(graph, self.task.precision)
+        if violations:
+            violations = remedy.before_link(violations, candidate.spec, self.task, self.foresee, self.estimator)
         return FeasibilityReport(
             feasible=not violations,
             backend="analytic",
             rung=Rung.ANALYTIC,
+            estimate=None if self.estimator is None else self.estimator.estimate(graph, found),
             macs=found.macs,
             parameters=found.parameters,
             violations=violations,
@@ -135,7 +140,7 @@ class Gate:
         except (ray.exceptions.RayError, ToolchainError) as error:
             return candidate, _broken(f"the toolchain broke: {str(error).strip().splitlines()[-1][:200]}")
         if self.cache is not None and not _may_pass_next_time(report):
-            self.cache.put(candidate.hash, report)
+            self.cache.put(candidate.hash, report, candidate.spec)
         return candidate, report
 
     def _late(self) -> list[Any]:

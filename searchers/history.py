@@ -51,6 +51,8 @@ def summary(record: Record) -> dict[str, Any]:
         entry |= {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
     if record.status != "ok":
         entry["reason"] = record.reason[:REASON_CHARS]
+    if report is not None and report.fixes:
+        entry["fix"] = ", ".join(str(fix) for fix in report.fixes)
     return entry
 
 

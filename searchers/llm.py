@@ -93,7 +93,8 @@ class _ProposalTalk(Talk):
         self.messages, self.task, self.size = messages, task, identity.begun.size
 
     def candidates(self) -> list[Candidate]:
-        space, schema = self.task.space, batch_schema(self.size)
+        space = self.task.space
+        schema = batch_schema(self.size, space.operators)
         good, bad = self.ask(
             "proposer", 0, self.messages, schema, lambda reply: read_candidates(reply, space, self.size)
         )
@@ -101,7 +102,7 @@ class _ProposalTalk(Talk):
             return [*good, *bad]
         problems = [candidate.violations[0].message for candidate in bad]
         messages = prompting.replace_messages(self.messages, self.last.text, problems, kept=len(good))
-        reply = self.complete("repair", 3, messages, batch_schema(len(bad)))
+        reply = self.complete("repair", 3, messages, batch_schema(len(bad), space.operators))
         try:
             replaced, still_bad = read_candidates(reply, space, len(bad))
         except UnusableReply:

@@ -111,4 +111,5 @@ class _MemoryTalk(Talk):
         if prompter.form == "code":
             return self.ask("generator", 1, messages, None, read_code)
         space = prompter.task.space
-        return self.ask("generator", 1, messages, spec_schema(), lambda reply: read_candidate(reply, space))
+        schema = spec_schema(space.operators)
+        return self.ask("generator", 1, messages, schema, lambda reply: read_candidate(reply, space))

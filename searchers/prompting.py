@@ -132,7 +132,11 @@ def starting_candidate(task: Task, form: Form = "spec") -> Candidate:
         channels, size = stages[-1][1], (size + 1) // 2
     if form == "code":
         return Candidate(code=_render("first_net", task=task, stages=stages))
-    layers = [{"type": "downsample" if at else "conv", "out_channels": after} for at, (_, after) in enumerate(stages)]
+    layers: list[dict[str, Any]] = []
+    for at, (_, after) in enumerate(stages):
+        halves = at > 0 and "downsample" in task.space.types
+        layers += [{"type": "max_pool"}] if at > 0 and not halves else []
+        layers.append({"type": "downsample" if halves else "conv", "out_channels": after})
     return Candidate(spec=ArchitectureSpec.model_validate({"backbone": layers}))
 
 
@@ -143,7 +147,20 @@ def _said(reply: str) -> Message:
 def _limits(task: Task) -> dict[str, Any]:
     ram, flash = task.ram_limit_bytes, task.flash_limit_bytes
     kb = {"ram_kb": round(ram / BYTES_PER_KB, 2), "flash_kb": round(flash / BYTES_PER_KB, 2)}
-    return {"ram_bytes": ram, "flash_bytes": flash, **kb}
+    return {"ram_bytes": ram, "flash_bytes": flash, **kb, **_memories(task)}
+
+
+def _memories(task: Task) -> dict[str, int]:
+    """Return what an accelerator has room for; {} where the target has none."""
+    found = task.target.accelerator
+    if found is None:
+        return {}
+    return {
+        "weight_memory_bytes": found.weight_memory.total_bytes,
+        "bias_memory_bytes": found.bias_memory.total_bytes,
+        "map_of_four_channels_bytes": found.data_memory.part_bytes,
+        "hardware_layers": found.max_layers.value,
+    }
 
 
 def _result(record: Record | None) -> dict[str, Any]:
@@ -168,11 +185,13 @@ def _sizes(report: FeasibilityReport | None) -> dict[str, Any]:
             "found_bytes": violation.found_bytes,
             "over_bytes": violation.over_bytes,
         }
+        | ({"fix": str(violation.fix)} if violation.fix else {})
         for violation in report.violations[:3]
     ]
     return {
         "ram_bytes": report.ram_bytes,
         "flash_bytes": report.flash_bytes,
+        "estimate": report.estimate and report.estimate.model_dump(),
         "ram_parts": report.ram and report.ram.model_dump(exclude={"total_bytes"}),
         "flash_parts": report.flash and report.flash.model_dump(exclude={"total_bytes"}),
         "violations": violations or None,
@@ -189,14 +208,16 @@ def _costs(spec: ArchitectureSpec, task: Task) -> list[str]:
         shape = "x".join(str(extent) for extent in mine[-1].shape)
         lines.append(f"layer_{number} {layer.type}: output {shape}, weights {weights} bytes")
     found = footprint(graph, task.precision)
-    lines.append(f"RAM at least {found.ram_lower_bound_bytes} bytes; the peak is at {found.widest_moment}")
+    if task.target.accelerator is None:  # an accelerator has memory of its own for feature maps
+        lines.append(f"RAM at least {found.ram_lower_bound_bytes} bytes; the peak is at {found.widest_moment}")
     flash = f"Flash at least {found.flash_lower_bound_bytes} bytes without code"
     return [*lines, f"{flash}; most of it at {found.largest_weights}"]
 
 
 def _about(task: Task) -> dict[str, Any]:
     shape = {"dataset": task.dataset, "input_shape": task.input_shape, "num_classes": task.num_classes}
-    return {**shape, "precision": task.precision}
+    narrowed = [operator.model_dump(exclude_none=True) for operator in task.space.operators]
+    return {**shape, "precision": task.precision} | ({"operators": narrowed} if narrowed else {})
 
 
 def _triples(memory: Memory) -> list[dict[str, str]]:
@@ -211,7 +232,7 @@ def _templates() -> Environment:
     )
     environment.filters["json"] = json.dumps  # on one line: no text inside can end the fence it stands in
     environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs, triples=_triples)
-    environment.globals.update(vocabulary=lambda: list(vocabulary()))
+    environment.globals.update(vocabulary=lambda task: list(vocabulary(task.space.operators)))
     return environment
 
 

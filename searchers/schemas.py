@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from automcu_ray.accelerator import Operator
 from automcu_ray.cell import CellSpec
 from automcu_ray.spec import ArchitectureSpec, Layer
 
@@ -31,19 +32,36 @@ class Advice(BaseModel):
 
 
 @lru_cache
-def spec_schema() -> dict[str, Any]:
+def spec_schema(operators: tuple[Operator, ...] = ()) -> dict[str, Any]:
     """Return the JSON schema of a spec, narrowed to what strict modes accept.
 
-    Lists of layers only, every field required, no field that is derived, anyOf in place of oneOf.
+    Lists of layers only, every field required, no field that is derived, anyOf in place of oneOf. `operators` are the
+    layer types of an accelerator, which allow no others; () allows all.
     """
     schema: dict[str, Any] = _narrow(ArchitectureSpec.model_json_schema())
-    return schema
+    return _only(schema, operators) if operators else schema
+
+
+def _only(schema: dict[str, Any], operators: tuple[Operator, ...]) -> dict[str, Any]:
+    """Return the schema of a spec without the layer types and values that an accelerator does not run."""
+    limits = {operator.type: operator.limited for operator in operators}
+    layers, head = schema["properties"]["backbone"], schema["properties"]["head"]
+    definitions = {head["$ref"].rpartition("/")[2]: schema["$defs"][head["$ref"].rpartition("/")[2]]}
+    for name, layer in schema["$defs"].items():
+        fields = layer["properties"]
+        kind = fields["type"]["enum"][0]
+        if kind in limits:
+            narrowed = {k: {"type": fields[k]["type"], "enum": list(v)} for k, v in limits[kind].items() if k in fields}
+            definitions[name] = {**layer, "properties": {**fields, **narrowed}}
+    kept = [branch for branch in layers["items"]["anyOf"] if branch["$ref"].rpartition("/")[2] in definitions]
+    backbone = {**layers, "items": {**layers["items"], "anyOf": kept}}
+    return {**schema, "properties": {**schema["properties"], "backbone": backbone}, "$defs": definitions}
 
 
 @lru_cache
-def batch_schema(count: int) -> dict[str, Any]:
+def batch_schema(count: int, operators: tuple[Operator, ...] = ()) -> dict[str, Any]:
     """Return the JSON schema of `count` specs in one answer: {"candidates": [spec, ...]}."""
-    spec = dict(spec_schema())
+    spec = dict(spec_schema(operators))
     definitions = spec.pop("$defs")
     several = {"type": "array", "items": spec, "minItems": count, "maxItems": count}
     closed = {"properties": {"candidates": several}, "required": ["candidates"], "additionalProperties": False}
@@ -85,13 +103,22 @@ def _narrow(node: Any) -> Any:
     return {"type": "object", **closed, **definitions}
 
 
-def vocabulary() -> Iterator[str]:
-    """Yield one line a block type: what it is, and its fields with their values and defaults."""
+def vocabulary(operators: tuple[Operator, ...] = ()) -> Iterator[str]:
+    """Yield one line a block type: what it is, and its fields with their values and defaults.
+
+    `operators` are the layer types of an accelerator, which allow no others; () allows all.
+    """
+    limits = {operator.type: operator.limited for operator in operators}
     for model in get_args(get_args(Layer)[0]):
         properties = model.model_json_schema()["properties"]
-        fields = [_field(name, rule) for name, rule in properties.items() if name not in ("type", *DERIVED)]
+        kind = properties["type"]["const"]
+        if operators and kind not in limits:
+            continue
+        rules = {name: rule for name, rule in properties.items() if name not in ("type", *DERIVED)}
+        only = {name: {"enum": values} for name, values in limits.get(kind, {}).items()}
+        fields = [_field(name, {**rule, **only.get(name, {})}) for name, rule in rules.items()]
         what = (model.__doc__ or "").splitlines()[0]
-        yield f"{properties['type']['const']}: {what} Fields: {'; '.join(fields)}"
+        yield f"{kind}: {what} Fields: {'; '.join(fields)}"
 
 
 def _field(name: str, rule: dict[str, Any]) -> str:

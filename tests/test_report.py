@@ -11,7 +11,7 @@ import pytest
 from automcu_ray import plots, report
 from automcu_ray.cell import CellSpec
 from automcu_ray.config import RunConfig, compose
-from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
+from automcu_ray.feasibility import Change, FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
 from automcu_ray.ledger import Cost
 from automcu_ray.record import BoardResult, Candidate, Diagnosis, Finalist, Record, TrainingSummary
 from automcu_ray.report import write_report
@@ -152,6 +152,14 @@ def test_only_refusals_name_the_nearest_misses_and_what_would_have_to_give(tmp_p
     assert "RAM is 900 bytes over: shrink layer_3, or set constraints.ram_kb=25." in seen.text
     assert "or take a larger target (stm32f405 has 1,024 KB)" in seen.text
     assert "≥ 1024.0" in seen.text
+
+
+def test_a_refusal_says_what_would_fit_in_the_table_and_among_the_nearest_misses(tmp_path: Path) -> None:
+    limit = TASK.ram_limit_bytes
+    fix = Change(where="layer_4.out_channels", before=64, after=41)
+    text = page(tmp_path, repository(refused(1, over("ram", limit + 900, limit).model_copy(update={"fix": fix})))).text
+    assert "RAM is 900 bytes over: try layer_4.out_channels 64 -> 41, or set constraints.ram_kb=25." in text
+    assert "Fix: layer_4.out_channels 64 -> 41" in text
 
 
 def test_refusals_that_are_not_about_bytes_are_counted_by_reason(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class TestBadInput:
             (["--set", "searcher.memry=3"], "unknown searcher option 'memry': did you mean 'memory'?"),
             (["--set", "dataset.name=digit"], "unknown dataset 'digit': did you mean 'digits'?"),
             (["--task", "{folder}/nodata.yaml"], "no data folder 'nowhere'"),
-            (["--target", "rp2040", "--set", "board.mode=qemu"], "no machine for target 'rp2040'"),
+            (["--target", "max78000", "--set", "board.mode=qemu"], "no machine for target 'max78000'"),
             (["--backend", "analytic", "--set", "board.mode=qemu"], "builds no firmware"),
             (["--engine", "openai"], "needs a model"),
             (["--engine", "cassette", "--set", "engine.path={folder}"], "no recorded calls in"),

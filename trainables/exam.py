@@ -23,7 +23,7 @@ def examine(
     board, elf = None, folder / BOARD_ELF
     if job.board is not None and elf.exists():
         board = run_on_board(job.board, elf, job.task, deployed, test.images[:board_images])
-    manifest = {**_figures(winner, job, board), **_accuracies(winner, deployed, test), **about}
+    manifest = {**_figures(winner, job, board), **_accuracies(winner, deployed, job, test), **about}
     write_bundle(
         bundle,
         deployed,
@@ -37,7 +37,7 @@ def examine(
 
 def _figures(winner: Finalist, job: FinalistJob, board: BoardResult | None) -> dict[str, Any]:
     report = winner.feasibility
-    sizes = report.model_dump(mode="json", include={"ram", "flash", "operators"}) if report else {}
+    sizes = report.model_dump(mode="json", include={"ram", "flash", "operators", "notes"}) if report else {}
     return {
         "target": job.task.target.name,
         "backend": report.backend if report else None,
@@ -60,13 +60,15 @@ def _figures(winner: Finalist, job: FinalistJob, board: BoardResult | None) -> d
     }
 
 
-def _accuracies(winner: Finalist, deployed: DeployedNetwork, test: Split) -> dict[str, Any]:
+def _accuracies(winner: Finalist, deployed: DeployedNetwork, job: FinalistJob, test: Split) -> dict[str, Any]:
     assert winner.training is not None, "a winner has been trained"
+    backend = job.toolchain and job.toolchain.backend
+    shipped = backend.accuracy(deployed, job.task, test.images, test.labels) if backend else None
     as_float = dataclasses.replace(deployed, precision="float32", onnx=deployed.float_onnx)
     return {
         "val_accuracy": winner.training.val_accuracy,
         "val_accuracy_float": winner.training.val_accuracy_float,
-        "test_accuracy": deployed.accuracy(test.images, test.labels),
+        "test_accuracy": deployed.accuracy(test.images, test.labels) if shipped is None else shipped,
         "test_accuracy_float": as_float.accuracy(test.images, test.labels),
         "test_images": len(test),
         "input": {

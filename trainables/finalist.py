@@ -71,6 +71,8 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
         if not firmware.report.feasible:
             return _refused(found, "; ".join(v.message for v in firmware.report.violations))
         firmware.collect(folder / SHIPPED)
+        val = job.val_split
+        found = _scored(found, job.toolchain.backend.accuracy(deployed, job.task, val.images, val.labels))
         if job.board is not None and firmware.board_elf is not None:
             shutil.copy(firmware.board_elf, folder / BOARD_ELF)
             found = _on_board(found, job.board, folder, job, deployed)
@@ -79,6 +81,13 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
     except (AutoMcuError, RuntimeError, FloatingPointError) as error:
         return _refused(found, f"{type(error).__name__}: {error}")
     return found
+
+
+def _scored(found: Finalist, accuracy: float | None) -> Finalist:
+    """Return the finalist with the accuracy of what ships, where that computes otherwise than onnxruntime."""
+    if accuracy is None or found.training is None:
+        return found
+    return found.model_copy(update={"training": found.training.model_copy(update={"val_accuracy": accuracy})})
 
 
 def _on_board(found: Finalist, board: Board, folder: Path, job: FinalistJob, deployed: DeployedNetwork) -> Finalist:
@@ -128,7 +137,7 @@ def run_on_board(board: Board, elf: Path, task: Task, deployed: DeployedNetwork,
     difference = float(np.abs(run.outputs.astype(np.float64) - expected).max())
     rounding = 0.0 if deployed.precision == "int8" else FLOAT32_ROUNDING * float(np.abs(expected).max() + 1)
     return BoardResult(
-        name=board.name,
+        name=board.label(task.target),
         images=len(images),
         bit_equal_images=equal,
         largest_difference=difference,

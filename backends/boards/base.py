@@ -50,10 +50,14 @@ class Port(Protocol):
 
 
 class Board(ABC):
-    """Where firmware runs. A subclass opens the port and knows what a tick is; the talk is the same for all."""
+    """Where firmware runs. A subclass opens the port and knows what a tick is; the talk is the same for all.
+
+    `measures` are the figures that a run brings beside the outputs.
+    """
 
     name: ClassVar[str]
     programs: ClassVar[tuple[str, ...]] = ()
+    measures: ClassVar[frozenset[str]] = frozenset({"stack"})
 
     def __init__(self, *, timeout_s: float = 120) -> None:
         self.timeout_s = timeout_s
@@ -69,6 +73,14 @@ class Board(ABC):
     @abstractmethod
     def instructions(self, ticks: int, target: McuTarget) -> int | None:
         """Return the instructions that took so many SysTick ticks, or None where nobody can say."""
+
+    def version(self) -> str:
+        """Return the version of what runs the firmware; "" where it has none."""
+        return ""
+
+    def label(self, target: McuTarget) -> str:
+        """Return what a report calls the place where a target's firmware ran."""
+        return self.name
 
     def run(
         self,

@@ -13,23 +13,23 @@ import serial
 from automcu_ray.errors import BoardError, ConfigError
 from automcu_ray.target import McuTarget
 from backends.boards.base import Board, Port
-from backends.programs import running
+from backends.boards.machines import find_machine
+from backends.programs import run_program, running, scratch_folder
 
 QEMU = "qemu-system-arm"
-# Clock that SysTick counts on each machine, in Hz: QEMU 7.2, hw/arm/netduinoplus2.c, SYSCLK_FRQ.
-SYSTICK_HZ = {"netduinoplus2": 168_000_000}
 NANOSECONDS = 1_000_000_000
 
 
 class QemuBoard(Board):
     """An emulated board. `-icount shift=0` lets one instruction take one virtual nanosecond.
 
-    So a SysTick tick is `1e9 / SYSTICK_HZ` instructions (5.95 on a netduinoplus2), a count is the same in every
-    run, and its resolution is one tick. Instructions, not cycles: QEMU models no timing.
+    So a SysTick tick is `1e9 / systick_hz` instructions (5.95 on a netduinoplus2, 62.5 on a microbit), a count is the
+    same in every run, and its resolution is one tick. Instructions, not cycles: QEMU models no timing.
     """
 
     name = "qemu"
     programs: ClassVar[tuple[str, ...]] = (QEMU,)
+    measures: ClassVar[frozenset[str]] = frozenset({"stack", "instructions"})
 
     @contextmanager
     def connect(self, elf: Path, target: McuTarget) -> Iterator[Port]:
@@ -50,9 +50,15 @@ class QemuBoard(Board):
                 with connection:
                     yield connection
 
-    def instructions(self, ticks: int, target: McuTarget) -> int | None:
-        hz = SYSTICK_HZ.get(_machine(target))
-        return None if hz is None else round(ticks * NANOSECONDS / hz)
+    def instructions(self, ticks: int, target: McuTarget) -> int:
+        return round(ticks * NANOSECONDS / find_machine(_machine(target)).systick_hz)
+
+    def version(self) -> str:
+        said = run_program([QEMU, "--version"], timeout_s=30, cwd=scratch_folder()).stdout
+        return (said.splitlines() or [""])[0]
+
+    def label(self, target: McuTarget) -> str:
+        return f"{self.name} {_machine(target)}"
 
 
 def command(machine: str, elf: Path, listener: int) -> list[str]:
@@ -88,6 +94,6 @@ def _machine(target: McuTarget) -> str:
     if target.emulator is None:
         raise ConfigError(
             f"target {target.name!r} names no emulator: it can be built, not run. "
-            "Choose a target with one (stm32f405, stm32f407), or set board.mode=none."
+            "Choose a target with one, such as stm32f405, or set board.mode=none."
         )
     return target.emulator.machine

@@ -70,6 +70,12 @@ class Draft:
                 yield f"Insert {json.dumps(layer)} after layer_{number}."
 
 
+def sentence(fix: str) -> str:
+    """Return the sentence that makes a refusal's fix, which reads "layer_4.out_channels 64 -> 41"."""
+    where, _, _, after = fix.split()
+    return f"Set {where} to {after}."
+
+
 def apply(spec: ArchitectureSpec, text: str) -> Draft:
     """Return the spec with every edit that the text names; sentences of any other form are passed over."""
     draft = Draft(spec)

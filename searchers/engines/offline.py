@@ -65,7 +65,8 @@ def read_sections(prompt: str) -> dict[str, Any]:
 
 def _space(sections: dict[str, Any]) -> Space:
     task = sections["Task"]
-    return Space(input_shape=task["input_shape"], num_classes=task["num_classes"])
+    shape = {"input_shape": task["input_shape"], "num_classes": task["num_classes"]}
+    return Space.model_validate({**shape, "operators": task.get("operators", ())})
 
 
 def _improve(sections: dict[str, Any], rng: Random) -> dict[str, str]:

@@ -12,7 +12,7 @@ from automcu_ray.footprint import Footprint, footprint
 from automcu_ray.graph import ConstructibilityError, Graph
 from automcu_ray.space import Space
 from automcu_ray.spec import ArchitectureSpec
-from searchers.engines.edits import Draft
+from searchers.engines.edits import Draft, sentence
 
 _FIRST = (0.4, 1.0)  # share of Flash that a first network aims at by weights alone: code and runtime are not known
 _ROOM = 0.85  # below this share of both limits there is room to climb
@@ -54,6 +54,8 @@ class Situation:
             return None
         ram = bounds.ram_lower_bound_bytes + self._beyond("ram")
         flash = bounds.flash_lower_bound_bytes + self._beyond("flash")
+        if "weight_memory_bytes" in self.limits:  # an accelerator: feature maps take no RAM
+            return 0.0, flash / min(self.limits["flash_bytes"], self.limits["weight_memory_bytes"])
         return ram / self.limits["ram_bytes"], flash / self.limits["flash_bytes"]
 
     def _beyond(self, resource: str) -> int:
@@ -69,7 +71,7 @@ class Situation:
 def begin(situation: Situation, rng: Random) -> Draft:
     """Return a first network: the reference with a residual block, grown to a part of the limits."""
     draft = Draft(situation.reference)
-    _deepen(draft, situation, rng, "residual")
+    _deepen(draft, situation, rng, "residual" if "residual" in situation.space.types else "conv")
     return _fit(draft, situation, rng.uniform(*_FIRST), rng)
 
 
@@ -84,6 +86,8 @@ def advise(situation: Situation, rng: Random) -> tuple[str, str]:
         _vary(draft, situation, rng)
     elif status == "infeasible":  # nothing has trained yet: the refused network itself is the reference
         problem, aim = _refusal(situation.result), rng.uniform(0.5, 0.8)
+        if fixes := {violation["fix"] for violation in situation.result.get("violations", ()) if "fix" in violation}:
+            return problem, " ".join(sentence(fix) for fix in sorted(fixes))
     else:
         problem, aim = f"The current network was {status}.", rng.uniform(0.4, 0.9)
         _vary(draft, situation, rng)
@@ -158,7 +162,7 @@ def _shrink(draft: Draft, situation: Situation, resource: str) -> None:
 def _grow(draft: Draft, situation: Situation, rng: Random) -> None:
     layers = draft.layers()
     if len(layers) < _MAX_LAYERS and rng.random() < 0.3:
-        _deepen(draft, situation, rng, rng.choice(_DEEPEN))
+        _deepen(draft, situation, rng, rng.choice(_known(_DEEPEN, situation)))
         return
     widths = [i for i, layer in enumerate(layers) if layer.get("out_channels", _MAX_CHANNELS) < _MAX_CHANNELS]
     if widths:
@@ -189,14 +193,19 @@ def _vary(draft: Draft, situation: Situation, rng: Random) -> None:
     layers = draft.layers()
     inner = [i for i, layer in enumerate(layers) if i and layer.get("stride", 1) == 1 and _is_block(layer)]
     if not inner or (len(layers) < _MAX_LAYERS and rng.random() < 0.4):
-        _deepen(draft, situation, rng, rng.choice(_DEEPEN))
+        _deepen(draft, situation, rng, rng.choice(_known(_DEEPEN, situation)))
         return
     at = rng.choice(inner)
     width, old = layers[at]["out_channels"], layers[at]["type"]
     draft.remove(at)
     if rng.random() < 0.75:
-        kind = rng.choice([kind for kind in _SWAP if kind != old])
+        kind = rng.choice([kind for kind in _known(_SWAP, situation) if kind != old])
         draft.insert({"type": kind, "out_channels": width + width % 2}, at)  # ghost wants an even width
+
+
+def _known(kinds: tuple[str, ...], situation: Situation) -> list[str]:
+    """Return the layer types among some that the target runs."""
+    return [kind for kind in kinds if kind in situation.space.types]
 
 
 def _is_block(layer: dict[str, Any]) -> bool:

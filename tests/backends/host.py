@@ -3,22 +3,23 @@
 import ctypes
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from automcu_ray.export import DeployedNetwork
-from backends.cgen import generate
+from backends.c_qemu.cgen import generate
 
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
-def run_on_host(made: DeployedNetwork, batch: npt.NDArray[np.uint8], folder: Path) -> npt.NDArray[np.int8]:
-    """Return the int8 outputs (N, num_classes) of the C for images (N, C, H, W)."""
+def run_on_host(made: DeployedNetwork, batch: npt.NDArray[np.uint8], folder: Path) -> npt.NDArray[Any]:
+    """Return the outputs (N, num_classes), int8 or float32, of the C for images (N, C, H, W)."""
     (folder / "net.c").write_text(generate(made).source)
     subprocess.run(["gcc", *FLAGS, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "net.so"))
-    inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), np.int8)
+    inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), made.output_dtype)
     for image, output in zip(inputs, outputs, strict=True):
         image = np.ascontiguousarray(image)
         library.net(ctypes.c_void_p(image.ctypes.data), ctypes.c_void_p(output.ctypes.data))

@@ -4,10 +4,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import torch
 
+from automcu_ray.export import deploy
 from automcu_ray.feasibility import Rung
 from automcu_ray.footprint import footprint
-from automcu_ray.network import spec_names
+from automcu_ray.network import Network, spec_names
 from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints
@@ -50,6 +52,37 @@ def test_a_refusal_names_layers_of_the_spec_and_leaves_logs_only(digits_task: Ta
     assert all(v.over_bytes is not None and v.over_bytes > 0 for v in report.violations)
     assert "__" not in report.violations[0].message
     assert [path.name for path in (tmp_path / "abc").iterdir()] == ["commands.log"]
+
+
+def test_the_fix_of_a_refusal_links(digits_task: Task, tmp_path: Path) -> None:
+    layers = [{"type": "conv", "out_channels": 32}, {"type": "residual", "out_channels": 24}, {"type": "max_pool"}]
+    task = within(digits_task, 24, 16)
+    toolchain = Toolchain(task, "c_qemu", {}, tmp_path)
+    spec = ArchitectureSpec.model_validate({"backbone": layers})
+    (violation,) = toolchain.check(task.space.candidate(spec)).violations
+    assert violation.resource == "flash" and violation.fix is not None
+    number, field = violation.fix.where.removeprefix("layer_").split(".")
+    layers[int(number) - 1][field] = violation.fix.after
+    fixed = toolchain.check(task.space.candidate(ArchitectureSpec.model_validate({"backbone": layers})))
+    assert fixed.feasible and fixed.flash_bytes is not None
+    assert fixed.flash_bytes > 0.9 * task.flash_limit_bytes  # no more was given up than had to be
+
+
+def test_training_does_not_make_a_firmware_outgrow_its_verdict(digits_task: Task, tmp_path: Path) -> None:
+    spec = ArchitectureSpec.model_validate({"backbone": [{"type": "pointwise", "out_channels": 64}] * 4})
+    task = within(digits_task, 24, 128)
+    toolchain = Toolchain(task, "c_qemu", {}, tmp_path)
+    report = toolchain.check(task.space.candidate(spec))
+    network = Network(task.space.graph(spec)).train()
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+    for _ in range(3):
+        optimiser.zero_grad()
+        network(torch.rand(8, 1, 8, 8)).square().sum().backward()
+        optimiser.step()
+    deployed = deploy(network.eval(), task.input_shape, precision="int8", calibration=toolchain.noise())
+    trained = toolchain.build(deployed, tmp_path / "trained").report
+    assert trained.flash_bytes is not None and report.flash_bytes is not None
+    assert abs(trained.flash_bytes - report.flash_bytes) <= 32
 
 
 @pytest.mark.parametrize(

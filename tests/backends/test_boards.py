@@ -10,14 +10,27 @@ import serial
 
 from automcu_ray import plugins
 from automcu_ray.errors import BoardError, ConfigError
-from automcu_ray.target import Constraints, McuTarget
+from automcu_ray.target import Constraints, Emulator, McuTarget
 from backends.boards import BOARDS
 from backends.boards.base import Board, Port, ask, greet
 from backends.boards.qemu import QemuBoard, command
-from backends.c_qemu import CORE_FLAGS, FIRMWARE, CQemuBackend
+from backends.c_qemu import stack
+from backends.c_qemu.backend import CQemuBackend
+from backends.c_qemu.linker import Layout
 from tests.backends.conftest import read_target
 from tests.networks_for_export import NETWORKS, deployed_network, images
 
+ONE_TARGET_A_MACHINE = ["nrf51822", "stm32f103", "stm32f401", "stm32f405", "stm32h743", "rp2350", "ensemble_e8_hp"]
+ONE_TARGET_A_CORE = [
+    "stm32f030",
+    "rp2040",
+    "stm32f103",
+    "stm32f401",
+    "stm32f746",
+    "stm32h743",
+    "rp2350",
+    "ensemble_e8_hp",
+]
 GREETING = b"READY 00000004 00000002\n"
 INPUTS = np.zeros((2, 1, 2, 2), np.int8)
 
@@ -107,10 +120,24 @@ def test_the_table_knows_qemu_and_its_command_line() -> None:
     assert "-icount shift=0" in argv and "socket,id=uart,fd=7,server=on,wait=on" in argv
 
 
-def test_a_target_without_emulator_says_what_to_do() -> None:
-    board = QemuBoard()
+def test_a_target_without_emulator_says_what_to_do(target: McuTarget) -> None:
+    alone = target.model_copy(update={"emulator": None})
     with pytest.raises(ConfigError, match="names no emulator"):
-        board.run(Path("x"), read_target("stm32f103"), INPUTS, output_dtype=np.int8, output_count=2)
+        QemuBoard().run(Path("x"), alone, INPUTS, output_dtype=np.int8, output_count=2)
+
+
+def test_a_machine_that_nobody_knows_comes_with_the_nearest_one(target: McuTarget) -> None:
+    emulator = Emulator(machine="mps2-an387", source="a slip of the pen")
+    with pytest.raises(ConfigError, match=r"did you mean 'mps2-an38[56]'"):
+        CQemuBackend()._link_for_emulator(
+            target.model_copy(update={"emulator": emulator}), Layout(0, 1, 0, 1, 0, 1, 1, 1), Path("x")
+        )
+
+
+def test_a_result_says_which_machine_ran(target: McuTarget) -> None:
+    assert QemuBoard().label(target) == "qemu netduinoplus2"
+    assert QemuBoard().label(read_target("rp2350")) == "qemu mps2-an505"
+    assert ScriptedBoard(b"").label(target) == "scripted"
 
 
 @pytest.fixture
@@ -135,6 +162,19 @@ def test_int8_on_the_board_is_bit_equal_to_onnxruntime(
     assert 0 < got.stack_used_bytes < 1024 and got.instructions and got.seconds > 0
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", ONE_TARGET_A_CORE)
+def test_every_core_gives_the_bits_of_onnxruntime(qemu: None, name: str, network: str, tmp_path: Path) -> None:
+    target, made, batch = read_target(name), deployed_network(network, "int8"), images(3, seed=8)
+    firmware = CQemuBackend().build(made, target, Constraints(), tmp_path)
+    assert firmware.board_elf is not None
+    got = QemuBoard(timeout_s=30).run(
+        firmware.board_elf, target, made.encode(batch), output_dtype=np.int8, output_count=made.num_classes
+    )
+    assert np.array_equal(got.outputs, made.run(batch))
+    assert 0 < got.stack_used_bytes < stack.bound_bytes((tmp_path / "net.ci").read_text())
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_float32_on_the_board_differs_by_the_order_of_sums_only(
     name: str, build: Callable[[str, str], Path], target: McuTarget
@@ -155,36 +195,15 @@ def test_instructions_and_stack_are_the_same_in_every_run(build: Callable[[str, 
 
 
 def link_own_net(source: str, folder: Path, target: McuTarget) -> Path:
-    """Link a hand-written net() into the harness; one byte in, one byte out."""
+    """Link a hand-written net() into the harness; one byte in, one byte out, 1 KB of stack."""
     (folder / "net.c").write_text(source)
-    script = (FIRMWARE / "link.ld").read_text()
-    regions = {
-        "FLASH_ORIGIN": "0x08000000",
-        "FLASH_BYTES": "64K",
-        "RAM_ORIGIN": "0x20000000",
-        "RAM_BYTES": "64K",
-    }
-    for name, value in (regions | {"INPUT_BYTES": "1", "OUTPUT_BYTES": "1", "STACK_BYTES": "1024"}).items():
-        script = script.replace(f"@{name}@", value)
-    (folder / "link.ld").write_text(script)
-    files = [str(FIRMWARE / f"{name}.c") for name in ("startup", "main", "uart_stm32_v1")]
-    flags = [*CORE_FLAGS[target.core], "-O2", "-DUART_BASE=0x40011000u", "-nostartfiles", "-Tlink.ld"]
-    done = CQemuBackend().run(
-        [
-            "arm-none-eabi-gcc",
-            *flags,
-            "--specs=nano.specs",
-            "--specs=nosys.specs",
-            "net.c",
-            *files,
-            "-o",
-            "x.elf",
-        ],
-        timeout_s=60,
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "x.elf"
+    backend = CQemuBackend()
+    backend._compile(target.core, folder)
+    flash, ram = target.flash, target.main_ram
+    here = (flash.origin, flash.size_bytes, ram.origin, ram.size_bytes, flash.origin)
+    layout = Layout(*here, input_bytes=1, output_bytes=1, stack_bytes=1024)
+    backend._link("net", target.core, target.uart, layout, folder)
+    return backend._link_for_emulator(target, layout, folder) or folder / "net.elf"
 
 
 def run_one(elf: Path, target: McuTarget, timeout_s: float = 20) -> int | None:
@@ -192,17 +211,47 @@ def run_one(elf: Path, target: McuTarget, timeout_s: float = 20) -> int | None:
     return board.run(elf, target, np.zeros((1, 1), np.int8), output_dtype=np.int8, output_count=1).instructions
 
 
-def test_a_loop_of_two_million_instructions_counts_as_two_million(
-    qemu: None, tmp_path: Path, target: McuTarget
-) -> None:
-    loop = 'void net(void) { __asm__ volatile("mov r3, %0\\n1: subs r3, #1\\nbne 1b" :: "r"(1000000) : "r3"); }'
-    assert run_one(link_own_net(loop, tmp_path, target), target) == pytest.approx(2_000_000, abs=60)
+def countdown(start: int) -> str:
+    """Return a net() of two instructions for each step down from `start`."""
+    loop = '".syntax unified\\n1: subs %0, #1\\nbne 1b" : "+l"(left) :: "cc"'
+    return f"void net(void) {{ unsigned left = {start}; __asm__ volatile({loop}); }}"
+
+
+@pytest.mark.parametrize("name", ONE_TARGET_A_MACHINE)
+def test_a_loop_of_two_million_instructions_counts_as_two_million(qemu: None, name: str, tmp_path: Path) -> None:
+    target = read_target(name)
+    # within two ticks, of at most 62.5 instructions
+    assert run_one(link_own_net(countdown(1_000_000), tmp_path, target), target) == pytest.approx(2_000_000, abs=125)
 
 
 def test_a_long_inference_outlives_the_24_bits_of_the_counter(qemu: None, tmp_path: Path, target: McuTarget) -> None:
     # 2^24 ticks are 99.9 million instructions
-    loop = 'void net(void) { __asm__ volatile("mov r3, %0\\n1: subs r3, #1\\nbne 1b" :: "r"(120000000) : "r3"); }'
-    assert run_one(link_own_net(loop, tmp_path, target), target) == pytest.approx(240_000_000, abs=300)
+    elf = link_own_net(countdown(120_000_000), tmp_path, target)
+    assert run_one(elf, target) == pytest.approx(240_000_000, abs=300)
+
+
+# What generated C can call: functions of the maths library, double arithmetic (in software on all but one core).
+LIBRARY = """
+#include <math.h>
+#include <string.h>
+volatile float x = 0.7f;
+volatile double y = 0.7;
+char from[64], to[64];
+void net(void) {
+    x = expf(x); x = expf(-200.0f * x); x = tanhf(x); x = erff(x); x = powf(x + 1, x); x = logf(x + 1); x = sqrtf(x);
+    x = fmaf(x, x, x); x = fmaxf(x, 1); x = fminf(x, 1); x = fabsf(x); x = floorf(x); x = ceilf(x); x = roundf(x);
+    x = nearbyintf(x); y = nearbyint(y); y = y * y / (y + 1); y = sqrt(y); x = (float)y; x = (float)(long)y;
+    memcpy(to, from, sizeof to); memset(to, 1, sizeof to); memmove(to, to + 1, 32);
+}
+"""
+
+
+@pytest.mark.parametrize("name", ONE_TARGET_A_MACHINE)
+def test_no_function_of_a_library_uses_more_stack_than_its_allowance(qemu: None, name: str, tmp_path: Path) -> None:
+    target = read_target(name)
+    elf = link_own_net(LIBRARY, tmp_path, target)
+    got = QemuBoard(timeout_s=20).run(elf, target, np.zeros((1, 1), np.int8), output_dtype=np.int8, output_count=1)
+    assert 0 < got.stack_used_bytes < stack.bound_bytes((tmp_path / "net.ci").read_text()) <= 640
 
 
 @pytest.mark.parametrize(
@@ -224,6 +273,13 @@ def test_a_firmware_that_crashes_or_hangs_is_a_board_error(
         run_one(elf, target, timeout_s=3)
 
 
+@pytest.mark.parametrize("name", ONE_TARGET_A_MACHINE)
+def test_a_crash_is_told_on_every_machine(qemu: None, name: str, tmp_path: Path) -> None:
+    target = read_target(name)
+    with pytest.raises(BoardError, match="faulted"):
+        run_one(link_own_net('void net(void) { __asm__ volatile("udf #0"); }', tmp_path, target), target)
+
+
 def test_a_file_that_is_no_firmware_is_a_board_error(qemu: None, tmp_path: Path, target: McuTarget) -> None:
     (tmp_path / "x.elf").write_bytes(b"not an ELF")
     start = time.monotonic()
@@ -242,7 +298,7 @@ def test_an_elf_may_be_named_from_here(
 ) -> None:
     link_own_net("void net(void) {}", tmp_path, target)
     monkeypatch.chdir(tmp_path)
-    assert run_one(Path("x.elf"), target) is not None
+    assert run_one(Path("net.elf"), target) is not None
 
 
 def test_boards_can_run_side_by_side(build: Callable[[str, str], Path], target: McuTarget) -> None:

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from automcu_ray import plugins
+from automcu_ray.config import names
 from automcu_ray.errors import ToolchainError
 from automcu_ray.target import Constraints, McuTarget
 from backends import BACKENDS
 from backends.base import Backend
-from backends.c_qemu import COMPILE_FLAGS, CORE_FLAGS, FIRMWARE, CQemuBackend, usage
-from backends.cgen import generate
+from backends.c_qemu.backend import COMPILE_FLAGS, CORE_FLAGS, FIRMWARE, CQemuBackend, usage
+from backends.c_qemu.cgen import generate
 from tests.backends.conftest import read_target
 from tests.contracts.backend_contract import BackendContract
 from tests.networks_for_export import NETWORKS, deployed_network
@@ -18,6 +19,7 @@ from tests.networks_for_export import NETWORKS, deployed_network
 TABLE = (
     "Memory region  Used Size  Region Size  %age Used\n  FLASH:  3000 B  64 KB  4.58%\n  RAM:  2100 B  20 KB  10.25%\n"
 )
+CALLGRAPH = 'graph: { title: "net.c"\nnode: { title: "net" label: "net\\nnet.c:1:6\\n%d bytes (static)" }\n}\n'
 SECTIONS = ".net_code 700 0\n.weights 900 0\n.arena 400 0\n.io 442 0\n.stack 1024 0\n"
 
 
@@ -30,17 +32,22 @@ class TestCQemu(BackendContract):
 class FakeRun:
     """Answers for gcc, ld and size, and remembers every command."""
 
-    def __init__(self, link_errors: str = "", compile_exit: int = 0) -> None:
+    def __init__(
+        self, link_errors: str = "", compile_exit: int = 0, frame_bytes: int = 64, table: str = TABLE, sizes: str = ""
+    ) -> None:
         self.commands: list[list[str]] = []
-        self.link_errors, self.compile_exit = link_errors, compile_exit
+        self.table, self.sizes = table, sizes or SECTIONS
+        self.link_errors, self.compile_exit, self.frame_bytes = link_errors, compile_exit, frame_bytes
 
     def __call__(self, argv: Sequence[str], *, timeout_s: float, cwd: Path) -> subprocess.CompletedProcess[str]:
         self.commands.append(list(argv))
         if argv[0].endswith("size"):
-            return subprocess.CompletedProcess(argv, 0, SECTIONS, "")
-        if "net.elf" in argv:
-            (cwd / "net.elf").write_bytes(b"")
-            return subprocess.CompletedProcess(argv, 0, TABLE, self.link_errors)
+            return subprocess.CompletedProcess(argv, 0, self.sizes, "")
+        if argv[-1].endswith(".elf"):
+            (cwd / argv[-1]).write_bytes(b"")
+            return subprocess.CompletedProcess(argv, 0, self.table, self.link_errors)
+        if "net.c" in argv:
+            (cwd / "net.ci").write_text(CALLGRAPH % self.frame_bytes)
         for name in argv[argv.index("-c") + 1 :]:
             if name.startswith("/"):
                 (cwd / Path(name).with_suffix(".o").name).write_bytes(b"")
@@ -51,7 +58,7 @@ class FakeRun:
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("scratch")
-    monkeypatch.setattr("backends.c_qemu.scratch_folder", lambda: folder)
+    monkeypatch.setattr("backends.c_qemu.backend.scratch_folder", lambda: folder)
     return folder
 
 
@@ -64,11 +71,13 @@ def test_commands_for_a_cortex_m3(tmp_path: Path) -> None:
     made = CQemuBackend(run=run).build(
         deployed_network("plain", "int8"), read_target("stm32f103"), Constraints(), tmp_path
     )
-    compile_net, compile_harness, link, size = run.commands
+    compile_net, compile_harness, link, size, compile_other_harness, link_for_emulator = run.commands
     assert compile_net[:4] == ["arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"]
     assert compile_net[-4:] == ["-c", "net.c", "-o", "net.o"]
     assert compile_harness[-1].endswith("uart_none.c")
-    assert "-Wl,--gc-sections,--print-memory-usage,-Map=net.map" in link
+    assert {"-Wl,--gc-sections,--print-memory-usage", "-Wl,-Map=net.map", "-Tnet.ld"} <= {*link}
+    assert compile_other_harness[-1].endswith("uart_cmsdk.c") and "-DUART_BASE=0x40004000u" in compile_other_harness
+    assert "-Temulated.ld" in link_for_emulator and link_for_emulator[-1] == "emulated.elf"
     assert size == ["arm-none-eabi-size", "-A", "net.elf"]
     assert made.report.ram_bytes == 2100 and made.report.flash_bytes == 3000
 
@@ -76,11 +85,50 @@ def test_commands_for_a_cortex_m3(tmp_path: Path) -> None:
 def test_the_linker_script_has_the_limits_as_lengths(tmp_path: Path, target: McuTarget) -> None:
     limits = Constraints(ram_kb=2.5, flash_kb=3)
     CQemuBackend(stack_bytes=512, run=FakeRun()).build(deployed_network("plain", "int8"), target, limits, tmp_path)
-    script = (tmp_path / "link.ld").read_text()
+    script = (tmp_path / "net.ld").read_text()
     assert "ORIGIN = 0x8000000, LENGTH = 3072" in script
     assert "ORIGIN = 0x20000000, LENGTH = 2560" in script
     assert ". += 432;" in script and ". += 5;" in script and ". += 512;" in script
     assert "@" not in script
+
+
+def test_a_second_link_is_for_the_emulator_and_does_not_ship(gcc: None, tmp_path: Path) -> None:
+    target, made = read_target("rp2350"), deployed_network("viewed", "int8")
+    need = CQemuBackend().build(made, target, Constraints(), tmp_path).report
+    exact = Constraints(ram_kb=need.ram_bytes / 1024, flash_kb=need.flash_bytes / 1024)
+    firmware = CQemuBackend().build(made, target, exact, tmp_path)  # the emulator's serial port is a longer program
+    assert firmware.report.feasible and firmware.report.ram_bytes == need.ram_bytes
+    assert firmware.elf == tmp_path / "net.elf" and firmware.board_elf == tmp_path / "emulated.elf"
+    firmware.collect(tmp_path / "shipped")
+    assert (tmp_path / "shipped" / "firmware.elf").read_bytes() == (tmp_path / "net.elf").read_bytes()
+    assert not [path for path in (tmp_path / "shipped").iterdir() if "emulated" in path.name]
+    assert "ORIGIN = 0x10000000, LENGTH = 4194304" in (tmp_path / "emulated.ld").read_text()
+
+
+def test_a_chip_that_qemu_models_runs_its_own_firmware(gcc: None, tmp_path: Path, target: McuTarget) -> None:
+    firmware = CQemuBackend().build(deployed_network("viewed", "int8"), target, Constraints(), tmp_path)
+    assert firmware.emulated_elf is None and firmware.board_elf == firmware.elf
+
+
+def test_the_stack_grows_with_what_the_deepest_calls_could_need(tmp_path: Path, target: McuTarget) -> None:
+    for frame, stack_bytes in ((760, 1024), (764, 1024), (768, 1024), (772, 1032), (3000, 3256)):
+        run = FakeRun(frame_bytes=frame)  # 256 bytes are for the harness
+        CQemuBackend(run=run).build(deployed_network("plain", "int8"), target, Constraints(), tmp_path)
+        assert f". += {stack_bytes};" in (tmp_path / "net.ld").read_text()
+
+
+def test_a_compiler_that_leaves_no_call_graph_is_an_error(tmp_path: Path, target: McuTarget) -> None:
+    with pytest.raises(ToolchainError, match=r"should have written net\.ci"):
+        CQemuBackend(run=lambda argv, **_: subprocess.CompletedProcess(argv, 0, "", "")).build(
+            deployed_network("plain", "int8"), target, Constraints(), tmp_path
+        )
+
+
+def test_a_compiler_that_prints_rubbish_for_its_version_is_an_error() -> None:
+    for said in ("", "\x1b[31m rubbish", "9" * 41):
+        backend = CQemuBackend(run=lambda argv, said=said, **_: subprocess.CompletedProcess(argv, 0, said, ""))
+        with pytest.raises(ToolchainError, match="should say its version"):
+            backend.version()
 
 
 def test_the_harness_is_compiled_once_for_many_candidates(tmp_path: Path, target: McuTarget) -> None:
@@ -109,6 +157,27 @@ def test_an_undefined_symbol_is_an_error_and_not_a_verdict(tmp_path: Path, targe
         CQemuBackend(run=run).build(deployed_network("plain", "int8"), target, Constraints(), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("table", "sizes", "message"),
+    [
+        ("rubbish", "", "memory usage"),
+        ("  FLASH:  3000 B  64 KB  4.58%\n", "", "memory usage"),
+        (TABLE.replace("2100", "9" * 5000), "", "memory usage"),
+        (TABLE, "rubbish", "should print the firmware's sections"),
+        (TABLE, SECTIONS.replace(".net_code 700 0\n", ""), "should print the firmware's sections"),
+        (TABLE, SECTIONS.replace("400", "4000"), "contradict each other"),
+        (TABLE, SECTIONS.replace("900", "9000"), "contradict each other"),
+        (TABLE.replace("2100", "21000"), "", "contradicts itself"),
+    ],
+)
+def test_rubbish_from_linker_or_size_is_an_error_and_never_a_zero(
+    table: str, sizes: str, message: str, tmp_path: Path
+) -> None:
+    backend = CQemuBackend(run=FakeRun(table=table, sizes=sizes))
+    with pytest.raises(ToolchainError, match=message):
+        backend.build(deployed_network("plain", "int8"), read_target("stm32f103"), Constraints(), tmp_path)
+
+
 def test_c_that_does_not_compile_is_an_error_with_its_first_line(tmp_path: Path, target: McuTarget) -> None:
     with pytest.raises(ToolchainError, match=r"net\.c:1:1: error: no"):
         CQemuBackend(run=FakeRun(compile_exit=1)).build(
@@ -130,7 +199,7 @@ def test_the_arena_and_the_weights_are_in_the_report(gcc: None, tmp_path: Path, 
         CQemuBackend(stack_bytes=768).build(deployed_network("plain", "int8"), target, Constraints(), tmp_path).report
     )
     assert report.ram is not None and report.flash is not None
-    assert report.ram.arena_bytes == 1152 + 288  # 8x12x12 into the pool's 8x6x6
+    assert report.ram.arena_bytes == 1152  # 8x12x12; the pool writes its 8x6x6 over it
     assert report.ram.io_bytes == 432 + 5
     assert report.ram.stack_bytes == 768
     assert report.flash.weights_bytes > 8 * 3 * 9 + 8 * 9 + 8 * 8 + 5 * 72
@@ -152,10 +221,12 @@ def test_everything_compiles_without_warnings_for_every_core(gcc: None, core: st
             assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["nrf52840", "rp2040", "stm32f103", "stm32f407", "stm32h723"])
+@pytest.mark.parametrize("name", names("target"))
 def test_every_target_of_the_project_links(gcc: None, name: str, tmp_path: Path) -> None:
-    made = CQemuBackend().build(deployed_network("viewed", "int8"), read_target(name), Constraints(), tmp_path)
+    target = read_target(name)
+    made = CQemuBackend().build(deployed_network("viewed", "int8"), target, Constraints(), tmp_path)
     assert made.report.feasible and made.elf is not None
+    assert (made.board_elf is not made.elf) == (target.emulator is not None and not target.emulator.same_chip)
 
 
 def test_float32_needs_more_of_everything(gcc: None, tmp_path: Path, target: McuTarget) -> None:

@@ -1,15 +1,21 @@
 import dataclasses
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from automcu_ray.errors import ToolchainError
-from backends import cgen, cgen_patches
-from backends.cgen import generate
-from backends.planner import lower_bound_bytes
+from automcu_ray.export import deploy
+from automcu_ray.footprint import footprint
+from automcu_ray.network import Network
+from automcu_ray.space import Space
+from automcu_ray.task import Precision
+from backends.c_qemu import cgen, cgen_patches
+from backends.c_qemu.cgen import generate
+from backends.c_qemu.planner import lower_bound_bytes
 from tests.backends.host import run_on_host
-from tests.networks_for_export import NETWORKS, SHAPE, deployed_network, images
+from tests.networks_for_export import CLASSES, NETWORKS, SHAPE, deployed_network, images
 
 BOTH = ("int8", "float32")
 
@@ -30,9 +36,28 @@ def test_int8_c_computes_in_float_and_never_in_double(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_the_arena_is_at_the_lower_bound_for_these_networks(name: str) -> None:
-    made = generate(deployed_network(name, "int8"))
-    assert made.arena_bytes - lower_bound_bytes(made.buffers) < 16  # 8 bytes of padding a buffer
+@pytest.mark.parametrize("precision", BOTH)
+def test_the_arena_is_at_the_lower_bound_for_these_networks(name: str, precision: str) -> None:
+    made = generate(deployed_network(name, precision))
+    assert made.arena_bytes == lower_bound_bytes(made.buffers)
+
+
+@pytest.mark.parametrize(("seed", "precision"), [(2, "int8"), (4, "int8"), (9, "int8"), (9, "float32")])
+def test_the_analytic_bound_of_a_spec_is_the_arena_of_its_c(seed: int, precision: Precision) -> None:
+    space = Space(input_shape=(3, 9, 14), num_classes=CLASSES)
+    spec = space.sample(random.Random(seed)).spec
+    assert spec is not None
+    graph = space.graph(spec)
+    calibration = np.random.default_rng(seed).integers(0, 256, (4, 3, 9, 14), dtype=np.uint8)
+    made = deploy(Network(graph).eval(), graph.input_shape, precision=precision, calibration=calibration)
+    ends = (3 * 9 * 14 + CLASSES) * made.output_dtype.itemsize
+    assert generate(made).arena_bytes == footprint(graph, precision).ram_lower_bound_bytes - ends
+
+
+def test_pooling_at_float32_keeps_no_copy_of_its_window_on_the_stack() -> None:
+    source = generate(deployed_network("plain", "float32")).source
+    assert "averagepool" in source
+    assert "values[" not in source
 
 
 def test_the_header_says_how_to_feed_the_network() -> None:

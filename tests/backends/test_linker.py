@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from automcu_ray.errors import ToolchainError
-from backends import linker
+from backends.c_qemu import linker
+from backends.c_qemu.backend import FIRMWARE
+from backends.c_qemu.linker import Layout
 
 STDERR = """\
 /usr/bin/ld: net.elf section `.weights' will not fit in region `FLASH'
@@ -40,5 +44,16 @@ def test_a_missing_table_is_a_toolchain_error() -> None:
 
 
 def test_sections_are_read_without_the_table_around_them() -> None:
-    text = "net.elf  :\nsection   size        addr\n.arena   28672   536870912\n.io  3086   536899588\nTotal 140478\n"
-    assert linker.section_bytes(text) == {".arena": 28672, ".io": 3086}
+    rows = ".net_code 700 16\n.arena   28672   536870912\n.io  3086   536899588\n.stack 1024 8\n"
+    found = linker.section_bytes(f"net.elf  :\nsection   size        addr\n{rows}Total 140478\n")
+    assert found == {".net_code": 700, ".arena": 28672, ".io": 3086, ".stack": 1024}
+
+
+def test_a_layout_fills_every_name_of_the_template(tmp_path: Path) -> None:
+    template = tmp_path / "x.ld"
+    template.write_text(
+        "@FLASH_ORIGIN@ @FLASH_BYTES@ @RAM_ORIGIN@ @RAM_BYTES@ @START_ORIGIN@ @INPUT_BYTES@ @STACK_BYTES@"
+    )
+    layout = Layout(0x8000000, 3000, 0x20000000, 2000, 0, input_bytes=5, output_bytes=7, stack_bytes=1024)
+    assert layout.script(template) == "0x8000000 3000 0x20000000 2000 0x0 5 1024"
+    assert "@" not in layout.script(FIRMWARE / "link.ld")

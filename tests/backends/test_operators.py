@@ -8,7 +8,7 @@ import pytest
 from tests.backends.host import run_on_host
 from tests.backends.operators import EVERY, MODELS, PAIRS, VALUES, run_one_at_a_time
 
-# At which the forms of emx-onnx-cgen that backends/cgen_patches.py replaces differ somewhere; 0 for the others.
+# At which the forms of emx-onnx-cgen that backends/c_qemu/cgen_patches.py replaces differ somewhere; 0 for the others.
 SEEDS = {"add": 2, "add of odd sizes": 14, "average pool of the whole": 1, "sigmoid": 20}
 
 

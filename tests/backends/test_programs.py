@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.errors import ToolchainError, ToolMissingError
-from backends.programs import missing, run_program, running
+from backends.programs import LOG, LOG_CHARS, OUTPUT_BYTES, missing, run_program, running
 
 
 def test_command_and_output_are_logged(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_command_and_output_are_logged(tmp_path: Path) -> None:
 def test_a_program_that_does_not_end_is_a_toolchain_error(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match=r"should end within 0\.2 s"):
         run_program([sys.executable, "-c", "import time; time.sleep(60)"], timeout_s=0.2, cwd=tmp_path)
-    assert "killed after 0.2 s" in (tmp_path / "commands.log").read_text()
+    assert "should end within 0.2 s; killed" in (tmp_path / "commands.log").read_text()
 
 
 def test_a_missing_program_comes_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +28,44 @@ def test_a_missing_program_comes_with_its_package(tmp_path: Path, monkeypatch: p
     assert missing(["qemu-system-arm"]) == ("qemu-system-arm",)
     with pytest.raises(ToolMissingError, match="apt install qemu-system-arm"):
         run_program(["qemu-system-arm"], timeout_s=1, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_a_program_that_talks_without_end_is_killed_and_its_log_is_short(stream: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=f"at most {OUTPUT_BYTES} bytes"):
+        run_program(["sh", "-c", f"yes rubbish{stream}"], timeout_s=30, cwd=tmp_path)
+    log = (tmp_path / LOG).read_text()
+    assert len(log) < 2 * LOG_CHARS and log.count("rubbish") > 100 and "characters left out" in log
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat /dev/zero > huge; exit 0",
+        "i=0; while :; do head -c 300000 /dev/zero > $((i += 1)); done",
+        "mkdir -p a/b; head -c 3000000 /dev/zero > a/b/large; sleep 30",
+        'cat /dev/zero > "$TMPDIR/huge"; exit 0',
+    ],
+)
+def test_a_program_that_fills_the_disk_is_stopped(script: str, tmp_path: Path) -> None:
+    start = time.monotonic()
+    with contextlib.suppress(ToolchainError):  # one huge file ends the shell's child, not the shell
+        run_program(["sh", "-c", script], timeout_s=20, cwd=tmp_path, disk_bytes=2_000_000)
+    assert time.monotonic() - start < 10
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 300_000_000
+
+
+def test_more_in_a_folder_than_agreed_is_an_error_even_if_the_program_has_ended(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="at most 1000000 bytes in its folder"):
+        script = "for i in 1 2 3 4; do head -c 600000 /dev/zero > $i; done"
+        run_program(["sh", "-c", script], timeout_s=20, cwd=tmp_path, disk_bytes=1_000_000)
+
+
+def test_a_program_cannot_wait_for_an_answer_or_leave_somebody_who_holds_its_output(tmp_path: Path) -> None:
+    start = time.monotonic()
+    done = run_program(["sh", "-c", "read answer; echo got=$answer; sleep 63.25 &"], timeout_s=20, cwd=tmp_path)
+    assert done.stdout == "got=\n" and time.monotonic() - start < 10
+    assert gone("sleep", "63.25")
 
 
 def test_a_server_is_dead_after_an_error(tmp_path: Path) -> None:

@@ -10,14 +10,18 @@ import cloudpickle
 import pytest
 import ray
 
+from automcu_ray import footprint
 from automcu_ray.errors import ToolchainError
-from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.feasibility import Estimate, FeasibilityReport, Rung
+from automcu_ray.footprint import Footprint
+from automcu_ray.graph import Graph
 from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from automcu_ray.verdicts import VerdictCache
 from searchers.gate import Gate, Verdict
 
+GRAPH = Graph((1, 8, 8), ())
 REPORT = FeasibilityReport(feasible=True, backend="fake", rung=Rung.LINK, ram_bytes=100, flash_bytes=200)
 
 
@@ -99,6 +103,7 @@ def test_a_verdict_is_asked_for_once(digits_task: Task, workers: list[str], tmp_
     assert again is not None and again.cached and again.ram_bytes == 100
     other_version = VerdictCache(tmp_path, digits_task, "fake 2")
     assert other_version.get(candidate(digits_task, 4).hash) is None
+    assert [(lesson.ram_bytes, lesson.flash_bytes) for lesson in cache.lessons()] == [(100, 200)]
 
 
 def test_cheap_rungs_answer_without_a_toolchain(digits_task: Task, workers: list[str]) -> None:
@@ -106,6 +111,34 @@ def test_cheap_rungs_answer_without_a_toolchain(digits_task: Task, workers: list
     too_wide = gate.submit(candidate(digits_task, 1024))
     assert too_wide is not None and too_wide.rung == Rung.ANALYTIC
     assert gate.waiting == 0
+
+
+class Expects:
+    """An estimator that knows one size for all networks."""
+
+    def estimate(self, graph: Graph, found: Footprint | None = None) -> Estimate:
+        return Estimate(ram_bytes=1, flash_bytes=2, ram_error_bytes=3, flash_error_bytes=4)
+
+
+def test_an_analytic_refusal_says_what_would_fit_and_what_is_expected(digits_task: Task) -> None:
+    expects: Any = Expects()
+    gate = Gate(digits_task, workers=("not asked",), estimator=expects)
+    refused = gate.submit(candidate(digits_task, 1024))
+    assert refused is not None and refused.estimate == Expects().estimate(GRAPH)
+    (fix,) = refused.fixes
+    assert fix.where == "layer_1.out_channels"
+    narrower = candidate(digits_task, int(fix.after))
+    assert footprint.foresee(digits_task.space.graph(narrower.spec), digits_task) == ()  # type: ignore[arg-type]
+
+
+def test_an_estimate_refuses_nothing(digits_task: Task) -> None:
+    class Pessimist(Expects):
+        def estimate(self, graph: Graph, found: Footprint | None = None) -> Estimate:
+            return Estimate(ram_bytes=10**9, flash_bytes=10**9, ram_error_bytes=0, flash_error_bytes=0)
+
+    pessimist: Any = Pessimist()
+    report = Gate(digits_task, estimator=pessimist).submit(candidate(digits_task, 4))
+    assert report is not None and report.feasible
 
 
 def test_pickling_asks_again_what_was_running(digits_task: Task, workers: list[str]) -> None:

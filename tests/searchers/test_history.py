@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.feasibility import Change, FeasibilityReport, Rung, Violation
 from automcu_ray.record import Candidate, Record, TrainingSummary
 from automcu_ray.spec import ArchitectureSpec
 from searchers import history
@@ -42,6 +42,16 @@ def numbers(records: list[Record]) -> list[int]:
 
 def shown(records: list[Record], tokens: int = 10_000) -> dict[str, list[int]]:
     return {title: [entry["candidate"] for entry in found] for title, found in select(records, tokens).items()}
+
+
+def test_a_summary_says_once_what_would_fit() -> None:
+    fix = Change(where="layer_4.out_channels", before=64, after=41)
+    record = refused(1, (120, 100), (130, 100))
+    assert record.feasibility is not None
+    both = tuple(violation.model_copy(update={"fix": fix}) for violation in record.feasibility.violations)
+    taught = record.model_copy(update={"feasibility": record.feasibility.model_copy(update={"violations": both})})
+    assert history.summary(taught)["fix"] == "layer_4.out_channels 64 -> 41"
+    assert "fix" not in history.summary(record)
 
 
 def test_pareto_front_keeps_whatever_no_other_equals_or_beats_in_all_three() -> None:

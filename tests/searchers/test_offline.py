@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.feasibility import Change, FeasibilityReport, Rung, Violation
 from automcu_ray.footprint import footprint
-from automcu_ray.record import Candidate
+from automcu_ray.record import Candidate, Record
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from searchers.engines.base import Message, Request
@@ -102,6 +102,19 @@ def test_generator_carries_out_the_suggestion(task: Task) -> None:
         {"type": "downsample", "out_channels": 16},
         {"type": "residual", "out_channels": 16},
     ]
+
+
+def test_the_fix_of_a_refusal_is_carried_out_at_once(task: Task) -> None:
+    spec = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 64}]})
+    fix = Change(where="layer_1.out_channels", before=64, after=41)
+    violation = Violation(rung=Rung.LINK, resource="flash", found_bytes=60_000, limit_bytes=49_152, message="", fix=fix)
+    report = FeasibilityReport(feasible=False, backend="c_qemu", rung=Rung.LINK, violations=(violation,))
+    refused = Record(candidate=task.space.candidate(spec, number=1), status="infeasible", feasibility=report)
+    memory = Memory().after(refused)
+    advice = Advice.model_validate_json(ask(Prompter(task).improver(memory), "improver"))
+    assert advice.suggestion == "Set layer_1.out_channels to 41."
+    network = json.loads(ask(Prompter(task).generator(memory, advice), "generator"))
+    assert network["backbone"] == [{"type": "conv", "out_channels": 41}]
 
 
 @pytest.mark.parametrize(

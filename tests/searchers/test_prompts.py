@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
+from automcu_ray.feasibility import Change, FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
 from automcu_ray.record import Candidate, Diagnosis, Record, Status, TrainingSummary
 from automcu_ray.space import Space
 from automcu_ray.spec import ArchitectureSpec
@@ -35,6 +35,7 @@ def make_record(space: Space, number: int, status: Status, width: int, text: str
         found_bytes=60_000,
         limit_bytes=49_152,
         message="region FLASH overflowed by 10848 bytes",
+        fix=Change(where="layer_2.out_channels", before=2 * width, after=width + 1),
     )
     ram = RamUsage(arena_bytes=2048, io_bytes=74, stack_bytes=512, data_bss_bytes=300, total_bytes=2934)
     flash = FlashUsage(code_bytes=5000, weights_bytes=9000, runtime_bytes=4000, total_bytes=18_000)

@@ -108,6 +108,9 @@ class VendorBackend(Backend):
     def version(self) -> str:
         return "1"
 
+    def accuracy(self, deployed: Any, task: Any, images: Any, labels: Any) -> float:
+        return 0.125
+
     def build(self, deployed: Any, target: Any, constraints: Any, workdir: Path) -> Firmware:
         (workdir / "project").mkdir()
         (workdir / "project" / "net.c").write_text("int net;")
@@ -134,6 +137,7 @@ def test_a_toolchain_without_an_elf_can_make_a_winner_and_no_board_is_asked(digi
     about.toolchain.backend = VendorBackend()
     found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), about)
     assert found.usable and found.board is None and found.feasibility and found.feasibility.flash_bytes == 1000
+    assert found.training and found.training.val_accuracy == 0.125, "what ships is scored as it computes"
     assert (tmp_path / "abc" / "shipped" / "project" / "net.c").read_text() == "int net;"
 
 

@@ -154,5 +154,5 @@ def test_a_finalist_of_code_leaves_code_and_network(digits_task: Task, tmp_path:
     found = run_finalist(Candidate(number=3, hash="abc", code=NET), job)
     assert found.usable and found.training is not None
     assert (tmp_path / "abc" / "net.py").read_text() == NET
-    assert Path(found.training.checkpoint).read_bytes() and (tmp_path / "abc" / "firmware" / "main.c").exists()
+    assert Path(found.training.checkpoint).read_bytes() and (tmp_path / "abc" / "shipped" / "main.c").exists()
     assert jailed_pythons() == before

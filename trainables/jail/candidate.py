@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from automcu_ray.protocol import Protocol
-from automcu_ray.tracing import TRACED, trace
+from automcu_ray.tracing import TRACED, shift_norms, trace
 from trainables.jail.seccomp import refuse_dangerous_calls
 from trainables.loop import predict, train_scored_by
 
@@ -66,6 +66,8 @@ def run(job: dict[str, Any], files: list[int], server: int) -> NoReturn:
         if job["train"]:
             stage = _enter("train", channel)
             _train(network, job, data, channel)
+        else:
+            shift_norms(network)
         stage = _enter("export", channel)
         shape = tuple(job["input_shape"])
         _send_graph(channel, "inference", trace(network, shape))

@@ -11,7 +11,8 @@ The C must give the bits of onnxruntime 1.31.1's Linux wheel on x86-64 with AVX2
 - average pool: a float sum of real values, row by row, the zero point added before rounding (qlinear_pool.cc); one
   window of the image's size is a global pool there: an integer sum, rounded first.
 
-tests/backends/test_operators.py holds every operator to this.
+tests/backends/test_operators.py holds every operator to this. The float average pool is patched to need no stack, the
+float concat because its output may lie over its inputs.
 """
 
 import functools
@@ -45,7 +46,32 @@ _DENOMINATOR = _horner(
     "9.93151921023180e-01f",
 )
 
+# Of the float average pool: a window of floats on the stack, 4 KB for a global pool of 32 x 32, then summed in pairs.
+_PAIRS = """
+                    {{ c_type }} acc = {{ zero_literal }};
+                    if (count > 0) {
+                        idx_t reduce_count = count;
+                        while (reduce_count > 1) {
+                            idx_t next = 0;
+                            for (idx_t i = 0; i + 1 < reduce_count; i += 2) {
+                                values[next++] = values[i] + values[i + 1];
+                            }
+                            if (reduce_count % 2) {
+                                values[next++] = values[reduce_count - 1];
+                            }
+                            reduce_count = next;
+                        }
+                        acc = values[0];
+                    }"""
+
 PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
+    "average_pool_op.c.j2": (
+        ("\n" + " " * 20 + "{{ c_type }} values[{{ kernel_h * kernel_w }}];", "\n" + _PAIRS.splitlines()[1]),
+        (_PAIRS, ""),
+        ("\n" + " " * 32 + "values[count++] = {{ input0 }}", "\n" + " " * 32 + "++count, acc += {{ input0 }}"),
+        ("\n" + " " * 32 + "values[count++] = {{ zero", "\n" + " " * 32 + "++count, acc += {{ zero"),
+    ),
+    "concat_op.c.j2": (("memcpy(", "memmove("),),
     "qlinear_add_op.c.j2": (
         (
             "input0_scale_value = ({{ compute_type }}){{ input0_scale_expr }};",

@@ -1,7 +1,7 @@
 """A deployed network as plain C: emx-onnx-cgen's operators over one planned static arena, no malloc.
 
 emx-onnx-cgen gives every intermediate its own malloc and returns silently when that fails. Its emitter is
-subclassed at three hooks instead of rewriting its text: constants, buffers and calls. They are private, so
+subclassed at a few hooks instead of rewriting its text: constants, buffers, operators and calls. They are private, so
 `generate` checks that they were called and that no allocation is left, and fails loudly where they were not.
 """
 
@@ -18,17 +18,23 @@ from emx_onnx_cgen.compiler import Compiler, CompilerOptions
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.onnx_graph import with_batch_one
-from backends.cgen_patches import PatchedTemplates
-from backends.planner import Buffer, plan
+from backends.c_qemu.cgen_patches import PatchedTemplates
+from backends.c_qemu.overlaps import descending
+from backends.c_qemu.planner import Buffer
+from backends.c_qemu.schedule import Call, Schedule, schedule
 
 ARENA = "net_arena"
 _FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
 # A fused multiply-add rounds once where onnxruntime rounds twice: outputs would differ in the last bit. Where
-# onnxruntime itself fuses, the templates say fmaf (backends/cgen_patches.py).
-_NO_CONTRACTION = """#if defined(__clang__)
+# onnxruntime itself fuses, the templates say fmaf (backends/c_qemu/cgen_patches.py).
+# Outputs lie over inputs, also as arrays of the same type that are shifted by less than a row: GCC would take these
+# for apart, going by their types.
+_PRELUDE = """#include <string.h>
+
+#if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("fp-contract=off", "no-strict-aliasing")
 #endif
 """
 
@@ -68,14 +74,14 @@ def generate(deployed: DeployedNetwork) -> NetworkCode:
     layout = emitter.layout
     if layout is None:
         raise ToolchainError("emx-onnx-cgen did not ask for the arena: this version's emitter is not supported.")
-    source = _NO_CONTRACTION + text
+    source = _PRELUDE + text
     if found := _FORBIDDEN.search(source):
         raise ToolchainError(f"the generated C should not allocate or print, found {found[1]}().")
     return NetworkCode(
         source,
         _header(deployed, layout),
-        layout.arena_bytes,
-        layout.buffers,
+        layout.schedule.arena_bytes,
+        layout.schedule.buffers,
         layout.made_by,
         layout.weights,
     )
@@ -83,17 +89,23 @@ def generate(deployed: DeployedNetwork) -> NetworkCode:
 
 @dataclass
 class _Layout:
-    signature: str
-    arena_bytes: int
-    buffers: tuple[Buffer, ...]
-    made_by: dict[str, str] = field(default_factory=dict)
-    weights: dict[str, int] = field(default_factory=dict)
+    schedule: Schedule
+    made_by: dict[str, str]
+    weights: dict[str, int]
+    turned: set[int] = field(default_factory=set)
+    signature: str = ""
 
 
 class _ArenaEmitter(CEmitter):  # type: ignore[misc]
     """Emits constants compactly and buffers into one static arena; `layout` holds the last model's."""
 
     layout: _Layout | None = None
+    temps: tuple[Any, ...] = ()
+
+    def _temp_buffers(self, model: Any, **options: Any) -> dict[str, Any]:
+        made: dict[str, Any] = super()._temp_buffers(model, **options)
+        self.temps = tuple(made.values())
+        return made
 
     def _temp_buffer_uses_heap(self, temp: Any, dim_names: Any = None) -> bool:
         return False
@@ -123,22 +135,47 @@ class _ArenaEmitter(CEmitter):  # type: ignore[misc]
             f"static const EMX_UNUSED {c_type} (*const {name}){rows} = (const void *){name}_data;"
         )
 
+    def _emit_operator_functions(self, model: Any, resolved_ops: Sequence[Any]) -> str:
+        if any(temp.is_sequence for temp in self.temps):
+            raise ToolchainError("the network has tensors of variable size; a microcontroller needs fixed ones.")
+        self.layout = _layout(model, resolved_ops, self.temps)
+        text: str = super()._emit_operator_functions(model, resolved_ops)
+        if self.layout.turned != self.layout.schedule.descending:
+            raise ToolchainError("emx-onnx-cgen did not hand over every operator: this version is not supported.")
+        return text
+
+    def with_node_comment(self, model: Any, index: int, rendered: str) -> str:
+        if self.layout is not None and index in self.layout.schedule.descending:
+            self.layout.turned.add(index)
+            rendered = descending(rendered)
+        text: str = super().with_node_comment(model, index, rendered)
+        return text
+
     def _emit_model_wrapper(
         self, model: Any, ops: Sequence[Any], temps: Sequence[Any], *, dim_order: Sequence[str], **names: Any
     ) -> str:
-        if dim_order or any(temp.is_sequence for temp in temps):
+        if dim_order or self.layout is None:
             raise ToolchainError("the network has tensors of variable size; a microcontroller needs fixed ones.")
-        calls = [list(op.call_args()) for op in ops]
-        self.layout = _layout(model, temps, calls)
         self.layout.signature = self._entrypoint_signature(model, dim_order=dim_order, **names)
-        offsets = plan(self.layout.buffers).offsets
-        body = [self._pointer(temp, offsets[temp.name]) for temp in temps]
-        body += [f"{self._op_function_name(model, i)}({', '.join(arguments)});" for i, arguments in enumerate(calls)]
+        made = self.layout.schedule
+        body = [self._pointer(temp, made.offsets[temp.name]) for temp in temps]
+        body += [line for call in made.calls if (line := self._call(call, model, ops[call.op], made.offsets))]
         lines = [f"void {model.name}({self.layout.signature}) {{", *(f"    {line}" for line in body), "}"]
-        if self.layout.arena_bytes:
+        if made.arena_bytes:
             c_type, size = temps[0].dtype.c_type, temps[0].dtype.np_dtype.itemsize
-            lines.insert(0, f"static _Alignas(8) {c_type} {ARENA}[{self.layout.arena_bytes // size}];\n")
+            lines.insert(0, f"static {c_type} {ARENA}[{made.arena_bytes // size}];\n")
         return "\n".join(lines)
+
+    def _call(self, call: Call, model: Any, op: Any, offsets: dict[str, int]) -> str:
+        """Return the C of a call, "" for a copy of what lies there already."""
+        if call.copy is None:
+            return f"{self._op_function_name(model, call.op)}({', '.join(op.call_args())});"
+        source, target, start, size = call.copy
+        dtype = self._op_output_dtype(op)
+        value_bytes = dtype.np_dtype.itemsize
+        if source in offsets and offsets[source] + start * value_bytes == offsets.get(target):
+            return ""
+        return f"memmove({target}, (const {dtype.c_type} *){source} + {start}, {size * value_bytes});"
 
     def _pointer(self, temp: Any, offset: int) -> str:
         rows = "".join(f"[{size}]" for size in self._codegen_shape(temp.shape)[1:])
@@ -159,35 +196,21 @@ def _compiler() -> tuple[Any, _ArenaEmitter]:
     return compiler, emitter
 
 
-def _layout(model: Any, temps: Sequence[Any], calls: Sequence[Sequence[str]]) -> _Layout:
-    types = sorted({temp.dtype.c_type for temp in temps})
-    if len(types) > 1:
-        raise ToolchainError(f"all intermediate tensors should have one type, found {', '.join(types)}.")
-    nodes = [info.name or info.op_type for info in model.node_infos]
-    uses: dict[str, list[int]] = {}
-    for step, arguments in enumerate(calls):
-        for name in arguments:
-            uses.setdefault(name, []).append(step)
+def _layout(model: Any, ops: Sequence[Any], temps: Sequence[Any]) -> _Layout:
     constants = {constant.name: constant for constant in model.constants}
-    known = {*model.input_names, *model.output_names, *constants, *(temp.name for temp in temps)}
-    if unknown := sorted(uses.keys() - known):
+    shapes = {tensor.name: tensor.shape for tensor in (*temps, *model.constants)}
+    shapes |= dict(zip(model.input_names, model.input_shapes, strict=True))
+    shapes |= dict(zip(model.output_names, model.output_shapes, strict=True))
+    if unknown := sorted({name for op in ops for name in op.call_args()} - shapes.keys()):
         raise ToolchainError(f"the generated C passes {', '.join(unknown)}, which is no tensor of the network.")
-    buffers = tuple(
-        Buffer(
-            temp.name,
-            prod(temp.shape) * temp.dtype.np_dtype.itemsize,
-            min(uses[temp.name]),
-            max(uses[temp.name]),
-        )
-        for temp in temps
-    )
-    layout = _Layout("", plan(buffers).arena_bytes, buffers)
-    layout.made_by = {buffer.name: nodes[buffer.first] for buffer in buffers}
+    made = schedule(ops, temps, shapes)
+    nodes = [info.name or info.op_type for info in model.node_infos]
+    layout = _Layout(made, {name: nodes[call.op] for call in made.calls for name in call.writes}, {})
+    readers = {name: node for node, op in reversed(list(zip(nodes, ops, strict=True))) for name in op.call_args()}
     for name, constant in constants.items():
-        if name in uses:
-            node = nodes[uses[name][0]]
+        if name in readers:
             size = len(constant.data) * constant.dtype.np_dtype.itemsize
-            layout.weights[node] = layout.weights.get(node, 0) + size
+            layout.weights[readers[name]] = layout.weights.get(readers[name], 0) + size
     return layout
 
 
@@ -211,7 +234,7 @@ def _macros(deployed: DeployedNetwork, layout: _Layout) -> str:
         "NET_INPUT_BYTES": channels * height * width * size,
         "NET_CLASSES": deployed.num_classes,
         "NET_OUTPUT_BYTES": deployed.num_classes * size,
-        "NET_ARENA_BYTES": layout.arena_bytes,
+        "NET_ARENA_BYTES": layout.schedule.arena_bytes,
     }
     if deployed.precision == "int8":
         macros |= {

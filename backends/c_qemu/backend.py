@@ -1,40 +1,48 @@
 """The open default: ONNX -> int8 C -> arm-none-eabi-gcc -> an ELF that QEMU runs. No account, no hardware."""
 
+import dataclasses
 import functools
 import hashlib
 import importlib.metadata
 import inspect
+import re
 from pathlib import Path
 from typing import Literal
 
-from automcu_ray import export, network, onnx_graph
+from automcu_ray import export, liveness, network, onnx_graph
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
 from automcu_ray.onnx_graph import operators
-from automcu_ray.target import Constraints, Core, McuTarget
-from backends import linker
+from automcu_ray.target import Constraints, Core, McuTarget, Uart
 from backends.base import Backend, Firmware
-from backends.cgen import NetworkCode, generate
-from backends.planner import largest_at_peak
-from backends.programs import Completed, Runner, cpu_seconds, run_program, scratch_folder
+from backends.boards.machines import find_machine
+from backends.c_qemu import linker, stack
+from backends.c_qemu.cgen import NetworkCode, generate
+from backends.c_qemu.linker import Layout
+from backends.c_qemu.planner import largest_at_peak
+from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_program, scratch_folder
 
 PACKAGES = ("torch", "onnxruntime", "emx-onnx-cgen")
 GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
+COMPILE_TIMEOUT_S, LINK_TIMEOUT_S, SIZE_TIMEOUT_S = 200.0, 60.0, 30.0  # before the gate, 300 s, kills the actor
 FIRMWARE = Path(__file__).parent / "firmware"
 CORE_FLAGS: dict[Core, tuple[str, ...]] = {
+    "cortex-m0": ("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"),
     "cortex-m0plus": ("-mcpu=cortex-m0plus", "-mthumb", "-mfloat-abi=soft"),
     "cortex-m3": ("-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"),
     "cortex-m4f": ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
-    "cortex-m7f": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
+    "cortex-m7f": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
+    "cortex-m7d": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
     "cortex-m33f": ("-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
+    "cortex-m55d": ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"),
 }
 COMPILE_FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-fdata-sections", "-Wall", "-Wextra")
 LINK_FLAGS = (
     "-nostartfiles",
     "--specs=nano.specs",
     "--specs=nosys.specs",
-    "-Wl,--gc-sections,--print-memory-usage,-Map=net.map",
+    "-Wl,--gc-sections,--print-memory-usage",
     "-Wl,--noinhibit-exec",  # an ELF too large is still measured, then removed
 )
 
@@ -42,8 +50,8 @@ LINK_FLAGS = (
 class CQemuBackend(Backend):
     """C by emx-onnx-cgen over a planned arena, compiled by GCC; the linker's regions give the verdict.
 
-    The firmware holds network, serial harness and a stack of `stack_bytes`. Parameters and MACs are left to the
-    network's own description, latency to a real board.
+    The firmware holds network, serial harness and a stack of `stack_bytes`, or more where the network's deepest calls
+    could need more. Parameters and MACs are left to the network's own description, latency to a real board.
     """
 
     name = "c_qemu"
@@ -61,7 +69,11 @@ class CQemuBackend(Backend):
 
     @functools.cached_property
     def _gcc_version(self) -> str:
-        return _succeed(self.run([GCC, "-dumpfullversion"], timeout_s=60, cwd=scratch_folder())).stdout.strip()
+        done = self.run([GCC, "-dumpfullversion"], timeout_s=SIZE_TIMEOUT_S, cwd=scratch_folder())
+        version = _succeed(done).stdout.strip()
+        if not re.fullmatch(r"[\w.+-]{1,40}", version):
+            raise ToolchainError(f"{GCC} should say its version, found {version[:80]!r}.")
+        return version
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
         start = cpu_seconds()
@@ -71,42 +83,74 @@ class CQemuBackend(Backend):
             path.write_text(text)
         converted = cpu_seconds()
         self._compile(target.core, workdir)
-        report = self._link(deployed, code, target, constraints, workdir)
+        layout = self._layout(deployed, target, constraints, workdir)
+        report = self._judge(deployed, code, target, layout, workdir)
+        elf, emulated = None, None
+        if report.feasible:
+            elf, emulated = workdir / "net.elf", self._link_for_emulator(target, layout, workdir)
+        else:
+            (workdir / "net.elf").unlink(missing_ok=True)  # nobody may flash what does not fit
         seconds = {Rung.CONVERT: converted - start, Rung.LINK: cpu_seconds() - converted}
         report = report.model_copy(update={"seconds_by_rung": {str(k): v for k, v in seconds.items()}})
-        elf = workdir / "net.elf"
-        if not report.feasible:
-            elf.unlink(missing_ok=True)  # nobody may flash what does not fit
         parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
-        harness = [workdir / "link.ld", *(FIRMWARE / name for name in parts)]
-        return Firmware(report, elf if report.feasible else None, (*sources, *harness), workdir)
+        harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
+        return Firmware(report, elf, (*sources, *harness), workdir, emulated)
 
     def _compile(self, core: Core, workdir: Path) -> None:
-        argv = [GCC, *CORE_FLAGS[core], *COMPILE_FLAGS, "-fstack-usage", "-c", "net.c", "-o", "net.o"]
-        _succeed(self.run(argv, timeout_s=300, cwd=workdir))
+        argv = [GCC, *CORE_FLAGS[core], *COMPILE_FLAGS, "-fcallgraph-info=su", "-c", "net.c", "-o", "net.o"]
+        _succeed(self.run(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=workdir))
 
-    def _link(
-        self,
-        deployed: DeployedNetwork,
-        code: NetworkCode,
-        target: McuTarget,
-        constraints: Constraints,
-        workdir: Path,
-    ) -> FeasibilityReport:
-        limits = {
-            "RAM": constraints.ram_limit_bytes(target),
-            "FLASH": constraints.flash_limit_bytes(target),
-        }
-        script = _link_script(deployed, target, limits, self.stack_bytes)
-        (workdir / "link.ld").write_text(script)
-        objects = self._harness(target)
-        flags = [*CORE_FLAGS[target.core], *LINK_FLAGS, "-Tlink.ld"]
-        done = self.run([GCC, *flags, "net.o", *objects, "-lm", "-o", "net.elf"], timeout_s=120, cwd=workdir)
+    def _layout(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Layout:
+        channels, height, width = deployed.input_shape
+        value_bytes = deployed.output_dtype.itemsize
+        return Layout(
+            flash_origin=target.flash.origin,
+            flash_bytes=constraints.flash_limit_bytes(target),
+            ram_origin=target.main_ram.origin,
+            ram_bytes=constraints.ram_limit_bytes(target),
+            start_origin=target.flash.origin,
+            input_bytes=channels * height * width * value_bytes,
+            output_bytes=deployed.num_classes * value_bytes,
+            stack_bytes=max(self.stack_bytes, stack.bound_bytes(_read(workdir / "net.ci"))),
+        )
+
+    def _link(self, name: str, core: Core, uart: Uart, layout: Layout, workdir: Path) -> Completed:
+        """Write `<name>.ld`, link `<name>.elf`, and return what the linker says; an overflow is no error."""
+        (workdir / f"{name}.ld").write_text(layout.script(FIRMWARE / "link.ld"))
+        flags = [*CORE_FLAGS[core], *LINK_FLAGS, f"-Wl,-Map={name}.map", f"-T{name}.ld"]
+        argv = [GCC, *flags, "net.o", *self._harness(core, uart), "-lm", "-o", f"{name}.elf"]
+        done = self.run(argv, timeout_s=LINK_TIMEOUT_S, cwd=workdir)
         if complaints := linker.complaints(done.stderr):
             raise ToolchainError(f"the linker failed: {complaints[0]}. Log: {workdir}.")
-        _succeed(done)
-        sizes = _succeed(self.run([SIZE, "-A", "net.elf"], timeout_s=60, cwd=workdir)).stdout
+        return _succeed(done)
+
+    def _link_for_emulator(self, target: McuTarget, layout: Layout, workdir: Path) -> Path | None:
+        """Return the same firmware at the addresses of the target's emulator; None where those are the target's.
+
+        Lengths are the machine's: its serial port's driver may be longer than the target's, and decides nothing.
+        """
+        if target.emulator is None or target.emulator.same_chip:
+            return None
+        machine = find_machine(target.emulator.machine)
+        there = dataclasses.replace(
+            layout,
+            flash_origin=machine.flash.origin,
+            flash_bytes=machine.flash.size_bytes,
+            ram_origin=machine.ram.origin,
+            ram_bytes=machine.ram.size_bytes,
+            start_origin=machine.flash.origin if machine.start is None else machine.start,
+        )
+        if over := linker.overflows(self._link("emulated", target.core, machine.uart, there, workdir).stderr):
+            raise ToolchainError(f"{target.emulator.machine} is smaller than {target.name}: {over} bytes over.")
+        return workdir / "emulated.elf"
+
+    def _judge(
+        self, deployed: DeployedNetwork, code: NetworkCode, target: McuTarget, layout: Layout, workdir: Path
+    ) -> FeasibilityReport:
+        done = self._link("net", target.core, target.uart, layout, workdir)
+        sizes = _succeed(self.run([SIZE, "-A", "net.elf"], timeout_s=SIZE_TIMEOUT_S, cwd=workdir)).stdout
         used, over = linker.used_bytes(done.stdout), linker.overflows(done.stderr)
+        limits = {"RAM": layout.ram_bytes, "FLASH": layout.flash_bytes}
         if over != {name: used[name] - limit for name, limit in limits.items() if used[name] > limit}:
             raise ToolchainError(f"the linker contradicts itself: used {used}, limits {limits}, over {over}.")
         ram, flash = usage(used, linker.section_bytes(sizes))
@@ -124,16 +168,16 @@ class CQemuBackend(Backend):
             ),
         )
 
-    def _harness(self, target: McuTarget) -> list[str]:
+    def _harness(self, core: Core, uart: Uart) -> list[str]:
         """Return start-up, harness and serial port as objects; compiled once for a core and port."""
-        folder = scratch_folder() / f"{target.core}-{target.uart.kind}-{target.uart.base:x}"
-        names = ("startup", "main", f"uart_{target.uart.kind}")
+        folder = scratch_folder() / f"{core}-{uart.kind}-{uart.base:x}"
+        names = ("startup", "main", f"uart_{uart.kind}")
         objects = [folder / f"{name}.o" for name in names]
         if not all(path.exists() for path in objects):
             folder.mkdir(exist_ok=True)
-            flags = [*CORE_FLAGS[target.core], *COMPILE_FLAGS, f"-DUART_BASE={target.uart.base:#x}u"]
+            flags = [*CORE_FLAGS[core], *COMPILE_FLAGS, f"-DUART_BASE={uart.base:#x}u"]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
-            _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=60, cwd=folder))
+            _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
         return [str(path) for path in objects]
 
 
@@ -141,7 +185,7 @@ class CQemuBackend(Backend):
 def _own_version() -> str:
     """Return a digest of our own way from a graph to an ELF: a change there makes old verdicts worthless."""
     files = [path for path in sorted(FIRMWARE.parent.rglob("*")) if path.suffix in (".py", ".c", ".h", ".ld")]
-    files += [Path(inspect.getfile(module)) for module in (export, network, onnx_graph)]
+    files += [Path(inspect.getfile(module)) for module in (export, liveness, network, onnx_graph)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 
@@ -150,11 +194,16 @@ def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, Fla
 
     Args:
         used: bytes used in the regions RAM and FLASH, as the linker says.
-        sections: bytes of the sections of `firmware/link.ld`.
+        sections: bytes of the sections of `firmware/link.ld`; no arena or weights is none of them.
+
+    Raises:
+        ToolchainError: the parts are more than the whole.
     """
     arena, io, stack = (sections.get(name, 0) for name in (".arena", ".io", ".stack"))
     code, weights = (sections.get(name, 0) for name in (".net_code", ".weights"))
     ram, flash = used["RAM"], used["FLASH"]
+    if arena + io + stack > ram or code + weights > flash:
+        raise ToolchainError(f"linker and size contradict each other: used {used}, sections {sections}.")
     return (
         RamUsage(
             arena_bytes=arena,
@@ -197,22 +246,12 @@ def _culprit(resource: Literal["ram", "flash"], code: NetworkCode) -> tuple[str,
     return code.made_by[buffer.name], buffer.size_bytes, "the output"
 
 
-def _link_script(deployed: DeployedNetwork, target: McuTarget, limits: dict[str, int], stack_bytes: int) -> str:
-    channels, height, width = deployed.input_shape
-    value_bytes = deployed.output_dtype.itemsize
-    values = {
-        "FLASH_ORIGIN": f"{target.flash.origin:#x}",
-        "FLASH_BYTES": limits["FLASH"],
-        "RAM_ORIGIN": f"{target.main_ram.origin:#x}",
-        "RAM_BYTES": limits["RAM"],
-        "INPUT_BYTES": channels * height * width * value_bytes,
-        "OUTPUT_BYTES": deployed.num_classes * value_bytes,
-        "STACK_BYTES": stack_bytes,
-    }
-    script = (FIRMWARE / "link.ld").read_text()
-    for name, value in values.items():
-        script = script.replace(f"@{name}@", str(value))
-    return script
+def _read(path: Path) -> str:
+    """Return the text of a file that a program should have written, as much as is ever needed of it."""
+    if not path.is_file():
+        raise ToolchainError(f"{GCC} should have written {path.name}, found nothing. Log: {path.parent}.")
+    with path.open(errors="replace") as file:
+        return file.read(OUTPUT_BYTES)
 
 
 def _succeed(done: Completed) -> Completed:

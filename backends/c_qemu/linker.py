@@ -1,0 +1,70 @@
+"""What GNU ld is told about a firmware, and what it says, as numbers: regions, sections and overflows."""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from automcu_ray.errors import ToolchainError
+
+_OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d{1,12}) bytes?")  # "1 byte"
+_REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s+\d+ (?:B|KB|MB|GB)\s", re.MULTILINE)
+_SECTION = re.compile(r"^(\.\S+)\s+(\d{1,12})\s+\d+\s*$", re.MULTILINE)
+_UNIT = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+_EXPECTED = ("overflowed by", "will not fit in region", "section VMA overlaps")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a firmware lies, and the room that its linker script reserves; `start` is where the processor starts."""
+
+    flash_origin: int
+    flash_bytes: int
+    ram_origin: int
+    ram_bytes: int
+    start_origin: int
+    input_bytes: int
+    output_bytes: int
+    stack_bytes: int
+
+    def script(self, template: Path) -> str:
+        """Return the linker script: a template whose `@NAMES@` are the fields above."""
+        text = template.read_text()
+        for name, value in dataclasses.asdict(self).items():
+            text = text.replace(f"@{name.upper()}@", f"{value:#x}" if name.endswith("origin") else str(value))
+        return text
+
+
+def overflows(stderr: str) -> dict[str, int]:
+    """Return by how many bytes each region overflows; {} means that everything fits."""
+    return {name: int(size) for name, size in _OVERFLOW.findall(stderr)}
+
+
+def used_bytes(stdout: str) -> dict[str, int]:
+    """Return the bytes used in each region, from `--print-memory-usage`.
+
+    Raises:
+        ToolchainError: no such table, or one without RAM and FLASH.
+    """
+    found = {name: int(size) * _UNIT[unit] for name, size, unit in _REGION.findall(stdout)}
+    if not {"RAM", "FLASH"} <= found.keys():
+        raise ToolchainError(f"the linker should print its memory usage, found {stdout[:200]!r}.")
+    return found
+
+
+def section_bytes(stdout: str) -> dict[str, int]:
+    """Return the size of each section, from `size -A`.
+
+    Raises:
+        ToolchainError: a section is missing that every firmware has.
+    """
+    found = {name: int(size) for name, size in _SECTION.findall(stdout)}
+    if not {".net_code", ".io", ".stack"} <= found.keys():
+        raise ToolchainError(f"size should print the firmware's sections, found {stdout[:200]!r}.")
+    return found
+
+
+def complaints(stderr: str) -> list[str]:
+    """Return what the linker says beyond overflows: an undefined symbol, a missing file, a warning."""
+    lines = (line.strip() for line in stderr.splitlines())
+    return [line for line in lines if line and not any(text in line for text in _EXPECTED)]

@@ -1,0 +1,113 @@
+"""In which order a network's operators run in the generated C, and where their outputs lie in the arena."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+from automcu_ray.errors import ToolchainError
+from automcu_ray.liveness import ANYWHERE, APART, Lag, Step, best_order
+from backends.c_qemu.overlaps import Copy, Shapes, copies, lags
+from backends.c_qemu.planner import Buffer, plan
+
+
+class Call(NamedTuple):
+    """One call in the generated function: an operator (by its number), or one copy of those it consists of.
+
+    `writes` are the tensors that it fills, `reads` the computed ones that it reads, with the lags in bytes.
+    """
+
+    op: int
+    writes: tuple[str, ...]
+    reads: dict[str, Lag]
+    copy: Copy | None = None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Calls in execution order, buffers and their offsets; `descending` are the operators to compute from the end."""
+
+    calls: tuple[Call, ...]
+    buffers: tuple[Buffer, ...]
+    offsets: dict[str, int]
+    arena_bytes: int
+    descending: frozenset[int]
+
+
+def schedule(ops: Sequence[Any], temps: Sequence[Any], shapes: Shapes) -> Schedule:
+    """Return when the operators run and where the intermediates lie.
+
+    Args:
+        ops: emx-onnx-cgen's operators, in a topological order.
+        temps: its intermediates; all other tensors have memory of their own.
+        shapes: of every tensor by its name in C.
+
+    Raises:
+        ToolchainError: intermediates of several types.
+    """
+    types = sorted({temp.dtype.c_type for temp in temps})
+    if len(types) > 1:
+        raise ToolchainError(f"all intermediate tensors should have one type, found {', '.join(types)}.")
+    value_bytes = temps[0].dtype.np_dtype.itemsize if temps else 1
+    sizes = {temp.name: prod(temp.shape) * value_bytes for temp in temps}
+    made = {name for op in ops for name in op.output_names}
+    given = [call for index, op in enumerate(ops) for call in _calls(index, op, made, shapes, value_bytes)]
+    calls = [given[index] for index in best_order(_steps(given, sizes))]
+    buffers = _buffers(calls, sizes)
+    found = plan(buffers)
+    turned = (calls[b.first] for b in buffers if _lies_behind(b, sizes, found.offsets))
+    numbers = frozenset(call.op for call in turned if call.copy is None)
+    return Schedule(tuple(calls), buffers, found.offsets, found.arena_bytes, numbers)
+
+
+def _calls(index: int, op: Any, made: set[str], shapes: Shapes, value_bytes: int) -> list[Call]:
+    if moves := copies(op, shapes):
+        return [
+            Call(index, (move.target,), {move.source: ANYWHERE} if move.source in made else {}, move) for move in moves
+        ]
+    writes = tuple(op.output_names)
+    allowed = lags(op, shapes) if len(writes) == 1 else {}
+    reads = {
+        name: Lag(*(part * value_bytes for part in allowed.get(name, APART)))
+        for name in op.call_args()
+        if name in made and name not in writes
+    }
+    return [Call(index, writes, reads)]
+
+
+def _steps(calls: Sequence[Call], sizes: dict[str, int]) -> list[Step]:
+    """Return calls as steps in bytes; several outputs of one are taken to be needed as long as any of them."""
+    maker = {name: number for number, call in enumerate(calls) for name in call.writes}
+    steps = []
+    for call in calls:
+        reads = {maker[name]: lag for name, lag in call.reads.items()}
+        steps.append(Step(tuple(reads), sum(sizes.get(name, 0) for name in call.writes), tuple(reads.values())))
+    return steps
+
+
+def _buffers(calls: Sequence[Call], sizes: dict[str, int]) -> tuple[Buffer, ...]:
+    last = {name: at for at, call in enumerate(calls) for name in (*call.writes, *call.reads)}
+    return tuple(
+        Buffer(
+            name,
+            sizes[name],
+            at,
+            last[name],
+            tuple((read, lag) for read, lag in call.reads.items() if last[read] == at and read in sizes),
+        )
+        for at, call in enumerate(calls)
+        for name in call.writes
+        if name in sizes
+    )
+
+
+def _lies_behind(buffer: Buffer, sizes: dict[str, int], offsets: dict[str, int]) -> bool:
+    """Return whether a buffer lies over an input so that its values have to be computed from the end."""
+    start, end = offsets[buffer.name], offsets[buffer.name] + buffer.size_bytes
+    for name, lag in buffer.over:
+        low, high = offsets[name], offsets[name] + sizes[name]
+        if start < high and low < end and start > low - lag.before:
+            if end < high + lag.after:
+                raise ToolchainError(f"{buffer.name} must not lie over {name} as it was planned.")
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""STM32, by ST Edge AI Core (STM32Cube.AI, X-CUBE-AI)."""

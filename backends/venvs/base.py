@@ -1,0 +1,195 @@
+"""What `vela` and `executorch` share: a program in their own environment is fed an int8 graph, and checked."""
+
+import functools
+import hashlib
+import inspect
+import shutil
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from automcu_ray import export, onnx_graph
+from automcu_ray.errors import ToolchainError
+from automcu_ray.export import DeployedNetwork
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.target import Constraints, McuTarget
+from automcu_ray.task import Task
+from backends import int8_graph
+from backends.base import Backend, Firmware
+from backends.int8_graph import Int8Graph, read_int8_graph
+from backends.programs import LOG, cpu_seconds
+from backends.venvs.environment import FOREIGN, Environment
+
+PROBE, ANSWERS = "probe.npy", "answers.npy"  # beside the graph: what goes into the program and comes out
+PROBES = 8
+MAX_MEAN_STEPS = 2.0  # of 256: 0.7 is the largest seen, a wrong layer is off by tens
+TIMEOUT_S = 600.0
+_ANSWERS_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a tool made of a network: its need in bytes, what else it says, and the files that ship."""
+
+    ram_bytes: int
+    flash_bytes: int
+    notes: tuple[str, ...]
+    sources: tuple[Path, ...]
+
+
+class VenvBackend(Backend):
+    """A toolchain of Python packages in an environment of its own, fed by a program in `foreign/`.
+
+    The program writes the network in the toolchain's form, with the weights and scales that were scored, and what that
+    file answers to some inputs: answers far from onnxruntime's are an error. No firmware is built, and nothing runs on
+    a board. RAM and Flash are the network's share alone, without the runtime and the application. `products` are the
+    files and folders that a build leaves.
+    """
+
+    environment: ClassVar[Environment]
+    program: ClassVar[str]
+    products: ClassVar[tuple[str, ...]]
+    measures = frozenset({"ram", "flash", "operators", "notes"})
+    on_demand = True
+
+    def missing_programs(self) -> tuple[str, ...]:
+        return () if self.environment.ready else self.programs
+
+    def how_to_install(self) -> str:
+        return self.environment.how_to_make
+
+    def prepare(self) -> None:
+        self.environment.ensure()
+
+    def unsuitable(self, task: Task) -> str:
+        return "" if task.precision == "int8" else f"{self.name} is handed int8 networks, not {task.precision}"
+
+    def version(self) -> str:
+        ours = _digest(Path(inspect.getfile(type(self))), FOREIGN / self.program)
+        return f"{', '.join(self.environment.requirements.read_text().split())}, ours {ours}"
+
+    def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
+        start = cpu_seconds()
+        graph = read_int8_graph(deployed)
+        self.environment.ensure()
+        steps = self._hand_over(deployed, graph, target, workdir)
+        converted = cpu_seconds()
+        made = self.compile(target, workdir)
+        seconds = {Rung.CONVERT: converted - start, Rung.VENDOR: cpu_seconds() - converted}
+        violations = judge(made, graph, target, constraints)
+        same = f"the written network answers {PROBES} inputs within {steps} of 256 steps of onnxruntime"
+        report = FeasibilityReport(
+            feasible=not violations,
+            backend=self.name,
+            rung=Rung.VENDOR,
+            ram_bytes=made.ram_bytes,
+            flash_bytes=made.flash_bytes,
+            operators=onnx_graph.operators(deployed.onnx),
+            violations=violations,
+            notes=(*made.notes, same),
+            seconds_by_rung={str(rung): value for rung, value in seconds.items()},
+        )
+        return Firmware(report, None, made.sources if report.feasible else (), workdir)
+
+    @abstractmethod
+    def arguments(self, target: McuTarget) -> tuple[str, ...]:
+        """Return what the program is told beside its folder."""
+
+    @abstractmethod
+    def compile(self, target: McuTarget, workdir: Path) -> Compiled:
+        """Return the figures of what the program has left in `workdir`, compiled where that is still to be done.
+
+        Raises:
+            ToolchainError: the tool broke, or said what cannot be read.
+        """
+
+    def python(self, argv: list[str], workdir: Path) -> str:
+        """Run the environment's Python to its end and return what it said on stdout.
+
+        Raises:
+            ToolchainError: it failed; its last line is quoted.
+        """
+        done = self.run([str(self.environment.python), *argv], timeout_s=TIMEOUT_S, cwd=workdir)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or ["silent"]
+            raise ToolchainError(f"{self.name} refused the network: {said[-1][:300]}. Log: {workdir / LOG}.")
+        return done.stdout
+
+    def _hand_over(self, deployed: DeployedNetwork, graph: Int8Graph, target: McuTarget, workdir: Path) -> int:
+        """Run the program; return the largest difference between its answers and onnxruntime's."""
+        for leftover in (workdir / name for name in (ANSWERS, *self.products)):  # nothing old may pass for an answer
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+        images = probes(deployed.input_shape)
+        graph.write(workdir)
+        np.save(workdir / PROBE, deployed.encode(images))
+        self.python([str(FOREIGN / self.program), ".", *self.arguments(target)], workdir)
+        wanted = deployed.run(images)
+        steps = np.abs(_answers(workdir / ANSWERS, wanted.shape).astype(int) - wanted)
+        if steps.mean() > MAX_MEAN_STEPS:
+            raise ToolchainError(
+                f"what {self.name} wrote should answer as onnxruntime does, found {steps.mean():.1f} of 256 steps "
+                f"between them, on average. Log: {workdir / LOG}."
+            )
+        return int(steps.max())
+
+
+def probes(shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
+    """Return images (PROBES, C, H, W) that are the same every time: noise, of less and less contrast."""
+    noise = np.random.default_rng(0).integers(0, 256, (PROBES, *shape))
+    contrast = np.linspace(1, 0.1, PROBES)[:, None, None, None]
+    return np.asarray((noise - 128) * contrast + 128, np.uint8)
+
+
+def _answers(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+    try:
+        if path.is_symlink() or path.stat().st_size > _ANSWERS_BYTES:
+            raise ValueError("not a small file")
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ToolchainError(f"{path.name} should hold the answers, found none: {error}.") from error
+    if not isinstance(found, np.ndarray) or found.dtype != np.int8 or found.shape != shape:
+        raise ToolchainError(f"{path.name} should hold int8 answers of shape {shape}.")
+    return found
+
+
+def judge(made: Compiled, graph: Int8Graph, target: McuTarget, constraints: Constraints) -> tuple[Violation, ...]:
+    """Return what does not fit, RAM first."""
+    sizes = {name: prod(tensor.shape) for name, tensor in graph.tensors.items()}
+    live = {node.name: sum(sizes[name] for name in {*node.inputs, node.output}) for node in graph.nodes}
+    weights = {node.name: _weight_bytes(graph, node.output) for node in graph.nodes}
+    rows: tuple[tuple[Literal["ram", "flash"], int, int, dict[str, int], str], ...] = (
+        ("ram", made.ram_bytes, constraints.ram_limit_bytes(target), live, "input and output"),
+        ("flash", made.flash_bytes, constraints.flash_limit_bytes(target), weights, "the weights"),
+    )
+    return tuple(
+        _violation(resource, need, limit, parts, what) for resource, need, limit, parts, what in rows if need > limit
+    )
+
+
+def _weight_bytes(graph: Int8Graph, output: str) -> int:
+    return sum(graph.constants[key].nbytes for key in (f"{output}/weight", f"{output}/bias") if key in graph.constants)
+
+
+def _violation(resource: Literal["ram", "flash"], need: int, limit: int, parts: dict[str, int], what: str) -> Violation:
+    where, size = max(parts.items(), key=lambda item: item[1])
+    return Violation(
+        rung=Rung.VENDOR,
+        resource=resource,
+        where=where,
+        found_bytes=need,
+        limit_bytes=limit,
+        message=f"{resource} needs {need} bytes, {need - limit} more than the limit of {limit}; "
+        f"the largest part is {what} of {where} ({size} bytes).",
+    )
+
+
+@functools.cache
+def _digest(*files: Path) -> str:
+    """Return a digest of our own way from a graph to a verdict: a change there makes old verdicts worthless."""
+    modules = [Path(inspect.getfile(module)) for module in (export, onnx_graph, int8_graph)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in (Path(__file__), *modules, *files))).hexdigest()[:8]
