@@ -3,7 +3,7 @@
     python -m backends.venvs vela executorch
 
 What an environment holds is pinned in `foreign/<name>.txt`. It lies in $AUTOMCU_CACHE or
-~/.cache/automcu_ray, under a name that changes with that list and with Python's version. PIP_ARGS goes to pip, as in the Makefile.
+~/.cache/automcu_ray, under a name that changes with that list and Python's version. PIP_ARGS goes to pip, as in make.
 """
 
 import contextlib
