@@ -1,8 +1,9 @@
 """Accelerators as data: what a neural network engine beside the core can do, and what it has room for."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 
 class _Data(BaseModel):
@@ -28,7 +29,8 @@ class Operator(_Data):
     """A layer type of the specification that the accelerator runs.
 
     A field that is listed may have these values only, any other field every value of the specification. The entries
-    `conv` and `depthwise` hold for the convolutions inside blocks as well.
+    `conv` and `depthwise` hold for the convolutions inside blocks as well. Types, fields and values are checked against
+    the specification.
     """
 
     type: str
@@ -37,6 +39,29 @@ class Operator(_Data):
     padding: tuple[int, ...] | None = None
     activation: tuple[str, ...] | None = None
     se_ratio: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _within_the_specification(self) -> Self:
+        from automcu_ray.spec import LAYERS  # spec.py needs target.py, which needs this file
+
+        if self.type not in LAYERS:
+            raise ValueError(f"type should be one of {', '.join(LAYERS)}, found {self.type!r}")
+        model = LAYERS[self.type]
+        needed = {"type": self.type} | ({"out_channels": 1} if "out_channels" in model.model_fields else {})
+        for field, values in self.limited.items():
+            if field not in model.model_fields or not values:
+                rule = f"should list values of its fields {', '.join(model.model_fields)}"
+                raise ValueError(f"{self.type} {rule}, found {field}: {list(values)}")
+            for value in values:
+                try:
+                    model.model_validate({**needed, field: value})
+                except ValidationError as error:
+                    raise ValueError(f"{self.type}.{field}: {error.errors()[0]['msg']}, found {value!r}") from error
+        return self
+
+    def usable(self, field: str, usual: Sequence[Any]) -> tuple[Any, ...]:
+        """Return those of some usual values that a field may have, or all it may have where none of these is usual."""
+        return tuple(value for value in usual if self.allows(field, value)) or self.limited.get(field, ())
 
     def allows(self, field: str, value: Any) -> bool:
         """Return whether a field of the layer may have a value; None stands for a derived one."""

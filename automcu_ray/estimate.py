@@ -76,7 +76,8 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
     """
     if len(lessons) < MIN_VERDICTS:
         return None
-    from sklearn.feature_extraction import DictVectorizer  # a second to import: only where there is something to learn
+    from sklearn.dummy import DummyRegressor  # a second to import: only where there is something to learn
+    from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import Ridge
     from sklearn.model_selection import cross_val_predict
 
@@ -88,18 +89,18 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
     flash_beyond = flash - [one.flash_lower_bound_bytes for one in found]
     vectorizer = DictVectorizer(sparse=False)
     counts = vectorizer.fit_transform([features(graph) for graph in graphs])
-    unseen = cross_val_predict(Ridge(), counts, flash_beyond, cv=_FOLDS)
+    unseen_ram = cross_val_predict(DummyRegressor(strategy="median"), counts, ram_beyond, cv=_FOLDS)
+    unseen_flash = cross_val_predict(Ridge(), counts, flash_beyond, cv=_FOLDS)
     ridge = Ridge().fit(counts, flash_beyond)
     parts = dict(zip(vectorizer.feature_names_, ridge.coef_.tolist(), strict=True))
-    usual = float(np.median(ram_beyond))
     return Estimator(
         precision=task.precision,
         verdicts=len(lessons),
-        ram_beyond_bytes=usual,
+        ram_beyond_bytes=float(np.median(ram_beyond)),
         flash_beyond_bytes=float(ridge.intercept_),
         flash_bytes_by_feature=parts,
-        ram_error=_error(ram_beyond - usual, ram),
-        flash_error=_error(flash_beyond - unseen, flash),
+        ram_error=_error(ram_beyond - unseen_ram, ram),
+        flash_error=_error(flash_beyond - unseen_flash, flash),
     )
 
 

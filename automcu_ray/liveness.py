@@ -90,8 +90,10 @@ def _is_forced(steps: Sequence[Step], stretch: range) -> bool:
 
 
 def _stretches(steps: Sequence[Step]) -> list[range]:
-    ends, earliest = [], len(steps)
-    for index in range(len(steps) - 1, -1, -1):
+    last = len(steps) - 1
+    unread = set(range(last)).difference(*[step.reads for step in steps])  # may run at any later time
+    ends, earliest = [last + 1], min([*unread, *steps[last].reads], default=-1)
+    for index in range(last - 1, -1, -1):
         if earliest >= index:  # all later steps read this one or later ones, and so need it
             ends.append(index + 1)
         earliest = min(earliest, min(steps[index].reads, default=-1))

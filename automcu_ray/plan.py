@@ -87,9 +87,7 @@ def prepare(config: RunConfig) -> Plan:
             f"{dataset.wants}: genius and nasbench201 go together."
         )
     opinions = tuple(_make_backend(plugin) for plugin in config.second_opinions)
-    for one in [*([backend] if backend else []), *opinions]:
-        if reason := one.unsuitable(task):
-            raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
+    _check_backends([*([backend] if backend else []), *opinions], task)
     return Plan(
         config=config,
         dataset=dataset,
@@ -125,6 +123,15 @@ def _backend(config: RunConfig) -> Backend | None:
     if config.writes_code:
         require_sandbox(config.jail)
     return _make_backend(config.backend)
+
+
+def _check_backends(backends: list[Backend], task: Task) -> None:
+    names = [backend.name for backend in backends]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"second_opinions: each backend takes part once at most, found {twice[0]!r} twice.")
+    for backend in backends:
+        if reason := backend.unsuitable(task):
+            raise ConfigError(f"backend {backend.name!r} cannot serve target {task.target.name!r}: {reason}")
 
 
 def _make_backend(plugin: Plugin) -> Backend:

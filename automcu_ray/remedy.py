@@ -3,7 +3,9 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -12,13 +14,15 @@ from automcu_ray.estimate import Estimator
 from automcu_ray.feasibility import Change, FeasibilityReport, Violation
 from automcu_ray.footprint import footprint
 from automcu_ray.graph import ConstructibilityError, Graph
-from automcu_ray.space import Space
+from automcu_ray.space import Space, without_derived
 from automcu_ray.spec import ArchitectureSpec, Classifier
 from automcu_ray.task import Task
 
 Exceeds = Callable[[Graph], AbstractSet[str]]  # the resources that a graph asks too much of
 Foresee = Callable[[Graph, Task], tuple[Violation, ...]]
 
+BUDGET_OPS = 5_000  # of one refusal's fixes; at about 4 us an operator, some 20 to 30 ms
+_TRIAL_OPS = 50  # what reading a changed spec costs, whatever its size
 _KERNELS = (7, 5, 3, 1)
 _LARGEST_WINDOW = 8
 _FEW = 6  # windows: one too large for its image is no reason to give up the others
@@ -39,32 +43,55 @@ class _Field(NamedTuple):
         return abs(after - self.before) / self.before
 
 
-def smallest_change(spec: ArchitectureSpec, space: Space, fits: Callable[[Graph], bool]) -> Change | None:
+@dataclass
+class _Trials:
+    """Networks with one field changed; `left` is what may still be spent on looking at them, in operators.
+
+    Counted, and not timed: what is found must not depend on how busy the machine is.
+    """
+
+    spec: ArchitectureSpec
+    space: Space
+    fits: Callable[[Graph], bool]
+    left: int
+    graphs: dict[tuple[int, str, int | float], Graph] = field(default_factory=dict)  # of those that fit
+
+    def __post_init__(self) -> None:
+        self.layers = without_derived(self.spec).compact()["backbone"]
+
+    def passes(self, changed: _Field, value: int | float) -> bool:
+        """Return whether a value makes the network fit; no longer where too much was spent."""
+        if self.left <= 0:
+            return False
+        graph = _graph(self.layers, changed, value, self.spec.head, self.space)
+        self.left -= _TRIAL_OPS + (len(self.layers) if graph is None else len(graph.ops))
+        if graph is None or not self.fits(graph):
+            return False
+        self.graphs[changed.layer, changed.name, value] = graph
+        return True
+
+
+def smallest_change(
+    spec: ArchitectureSpec, space: Space, fits: Callable[[Graph], bool], budget_ops: int = BUDGET_OPS
+) -> Change | None:
     """Return the smallest change of one field after which the network fits, or None where no single one does.
 
     Smallest is the share of the field's own value; among equals the network with the most parameters, then MACs, is
-    left. Widths are bisected: a network that is narrower in one place is taken to need no more of anything.
+    left. Widths are bisected: a network that is narrower in one place is taken to need no more of anything. Large
+    networks exhaust the budget: then it is the smallest of those found, the largest layers having been tried first.
     """
-    layers = [_without_derived(layer) for layer in spec.compact()["backbone"]]
-
-    def graph(field: _Field, value: int | float) -> Graph | None:
-        return _graph(layers, field, value, spec.head, space)
-
-    def passes(field: _Field, value: int | float) -> bool:
-        changed = graph(field, value)
-        return changed is not None and fits(changed)
-
+    trials = _Trials(spec, space, fits, budget_ops)
     best: tuple[float, int, int] | None = None
     change = None
-    for field in _fields(spec):
-        allowed = [value for value in field.values if best is None or field.size(value) <= best[0]]
-        after = _first(allowed, partial(passes, field))
-        kept = None if after is None else graph(field, after)
-        if after is None or kept is None:
+    for one in _fields(spec, space.graph(spec)):
+        allowed = [value for value in one.values if best is None or one.size(value) <= best[0]]
+        after = _first(allowed, partial(trials.passes, one))
+        if after is None:
             continue
-        rank = (field.size(after), -sum(op.weights for op in kept.ops), -sum(op.macs for op in kept.ops))
+        kept = trials.graphs[one.layer, one.name, after]
+        rank = (one.size(after), -sum(op.weights for op in kept.ops), -sum(op.macs for op in kept.ops))
         if best is None or rank < best:
-            best, change = rank, Change(where=f"layer_{field.layer + 1}.{field.name}", before=field.before, after=after)
+            best, change = rank, Change(where=f"layer_{one.layer + 1}.{one.name}", before=one.before, after=after)
     return change
 
 
@@ -115,12 +142,13 @@ def _with_fixes(
 
     `exceeds` names the resources that a graph asks too much of.
     """
-    cure = smallest_change(spec, space, lambda graph: not exceeds(graph))
-    asked = {violation.resource for violation in violations}
+    asked = sorted({violation.resource for violation in violations})
+    share = BUDGET_OPS // (1 if len(asked) == 1 else 1 + len(asked))
+    cure = smallest_change(spec, space, lambda graph: not exceeds(graph), share)
     fixes: dict[str, Change | None] = dict.fromkeys(asked, cure)
     if cure is None and len(asked) > 1:
         for resource in asked:
-            fixes[resource] = smallest_change(spec, space, _only(asked - {resource}, exceeds))
+            fixes[resource] = smallest_change(spec, space, _only({*asked} - {resource}, exceeds), share)
     return tuple(violation.model_copy(update={"fix": fixes[violation.resource]}) for violation in violations)
 
 
@@ -129,14 +157,27 @@ def _only(others: AbstractSet[str], exceeds: Exceeds) -> Callable[[Graph], bool]
     return lambda graph: exceeds(graph) <= others
 
 
-def _fields(spec: ArchitectureSpec) -> Iterator[_Field]:
-    """Yield every numeric field that can make a network smaller."""
-    for at, layer in enumerate(spec.backbone):
+def _fields(spec: ArchitectureSpec, graph: Graph) -> Iterator[_Field]:
+    """Yield every numeric field that can make a network smaller, those of its largest layers first."""
+    shares = _shares(graph, len(spec.backbone))
+    for at in sorted(range(len(spec.backbone)), key=lambda at: -shares[at]):
+        layer = spec.backbone[at]
         for name, value in layer:
-            if isinstance(value, int | float) and value > 0:
+            if name != "in_channels" and isinstance(value, int | float) and value > 0:
                 values = _values(layer.type, name, value, getattr(layer, "ratio", 1))
                 if values:
                     yield _Field(at, name, value, values)
+
+
+def _shares(graph: Graph, layers: int) -> list[float]:
+    """Return how large each layer is: its share of the weights, and of the largest tensor."""
+    weights, tensors = [0] * layers, [0] * layers
+    for op in graph.ops:
+        if op.name.startswith("layer_"):
+            at = int(op.name.partition(".")[0].removeprefix("layer_")) - 1
+            weights[at] += op.weights
+            tensors[at] = max(tensors[at], prod(op.shape))
+    return [w / max(1, sum(weights)) + t / max(tensors) for w, t in zip(weights, tensors, strict=True)]
 
 
 def _values(kind: str, name: str, before: int | float, ratio: int) -> Sequence[int | float]:
@@ -166,17 +207,12 @@ def _first(values: Sequence[int | float], passes: Callable[[int | float], bool])
 
 
 def _graph(
-    layers: list[dict[str, Any]], field: _Field, value: int | float, head: Classifier, space: Space
+    layers: list[dict[str, Any]], changed: _Field, value: int | float, head: Classifier, space: Space
 ) -> Graph | None:
     """Return the graph with one field changed, or None where that cannot be built."""
-    changed = [*layers]
-    changed[field.layer] = {**layers[field.layer], field.name: value}
+    backbone = [*layers]
+    backbone[changed.layer] = {**layers[changed.layer], changed.name: value}
     try:
-        return space.graph(ArchitectureSpec.model_validate({"backbone": changed, "head": head}))
+        return space.graph(ArchitectureSpec.model_validate({"backbone": backbone, "head": head}))
     except (ValidationError, ConstructibilityError):
         return None
-
-
-def _without_derived(layer: dict[str, Any]) -> dict[str, Any]:
-    """Return a layer without its input channels: they are derived again after the change."""
-    return {name: value for name, value in layer.items() if name != "in_channels"}

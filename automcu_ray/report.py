@@ -229,11 +229,13 @@ def _nearest_misses(task: Task, records: Sequence[Record]) -> list[Miss]:
 def _advice(violation: Violation, task: Task) -> str:
     """Return what would have to give for one violation to go away."""
     found = violation.found_bytes or 0
-    region = task.target.main_ram if violation.resource == "ram" else task.target.flash
-    name = {"ram": "RAM", "flash": "Flash"}.get(violation.resource, violation.resource)
-    least = "at least " if violation.rung is Rung.ANALYTIC else ""
+    name = {"ram": "RAM", "flash": "Flash"}.get(violation.resource, "")
     where = f"shrink {violation.where}" if violation.where else "shrink the network"
     where = f"try {violation.fix}" if violation.fix else where
+    if not name:  # a memory of an accelerator: no constraint limits it
+        return f"{violation.resource} is {violation.over_bytes:,} bytes over: {where}"
+    region = task.target.main_ram if violation.resource == "ram" else task.target.flash
+    least = "at least " if violation.rung is Rung.ANALYTIC else ""
     text = f"{name} is {least}{violation.over_bytes:,} bytes over: {where}"
     if found > region.size_bytes:
         return f"{text}, or take a larger target ({task.target.name} has {region.size_kb:,g} KB)"

@@ -109,7 +109,10 @@ def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -
         for note in opinion["notes"]:
             say(console, f"  {note}")
     if manifest["board"] is None:
-        say(console, "board: not run (the target has no emulator, or board.mode is none)")
+        say(
+            console,
+            "board: not run (board.mode is none, the target has no emulator, or the backend builds no firmware)",
+        )
     else:
         say(
             console,

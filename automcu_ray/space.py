@@ -13,7 +13,7 @@ from automcu_ray.blocks import lower
 from automcu_ray.feasibility import Rung
 from automcu_ray.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.record import Candidate
-from automcu_ray.spec import MAX_LAYERS, ArchitectureSpec
+from automcu_ray.spec import LAYERS, MAX_LAYERS, ArchitectureSpec
 from automcu_ray.target import Frozen
 
 CHANNELS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -39,6 +39,15 @@ class OutsideSpaceError(ConstructibilityError):
         self.violation = self.violation.model_copy(update={"rung": Rung.ANALYTIC, "resource": "operator"})
 
 
+def without_derived(spec: ArchitectureSpec) -> ArchitectureSpec:
+    """Return a spec without its layers' input channels, which follow from the layers before."""
+    if all(layer.in_channels is None for layer in spec.backbone):
+        return spec
+    return spec.model_copy(
+        update={"backbone": tuple(layer.model_copy(update={"in_channels": None}) for layer in spec.backbone)}
+    )
+
+
 class Space(Frozen):
     """All constructible specs for images of `input_shape` (channels, height, width) and `num_classes`.
 
@@ -56,12 +65,10 @@ class Space(Frozen):
         known = {operator.type for operator in self.operators}
         return tuple(kind for kind in TYPES if not known or kind in known)
 
-    def allows(self, kind: str, field: str, value: Any) -> bool:
-        """Return whether a field of a layer type may have a value in this space; None stands for a derived one."""
-        return all(operator.allows(field, value) for operator in self.operators if operator.type == kind)
-
     def candidate(self, spec: ArchitectureSpec, **about: Any) -> Candidate:
-        """Return the spec with its canonical hash.
+        """Return the spec with its canonical hash, input channels left out: they are derived, once they are checked.
+
+        So a change of one field alone, as a report proposes it, gives a spec that can be built.
 
         Raises:
             ConstructibilityError: its tensors do not fit together.
@@ -69,7 +76,7 @@ class Space(Frozen):
         """
         if self.operators:
             self._check(spec)
-        return Candidate(spec=spec, hash=self.graph(spec).canonical_hash(), **about)
+        return Candidate(hash=self.graph(spec).canonical_hash(), spec=without_derived(spec), **about)
 
     def graph(self, spec: ArchitectureSpec) -> Graph:
         """Return the operators of a spec in this space."""
@@ -86,9 +93,7 @@ class Space(Frozen):
     def mutate(self, parent: Candidate, rng: Random) -> Candidate:
         """Return a constructible neighbour that differs in one field, or by one layer more or less."""
         assert parent.spec is not None, "only a candidate with a spec can be mutated"
-        layers = parent.spec.compact()["backbone"]
-        for layer in layers:
-            layer.pop("in_channels", None)  # derived again after the change
+        layers = without_derived(parent.spec).compact()["backbone"]
         while True:
             changed = [dict(layer) for layer in layers]
             steps = (self._change_field, self._change_field, self._insert, self._remove, self._replace)
@@ -125,8 +130,13 @@ class Space(Frozen):
         return layer
 
     def _fields(self, kind: str) -> dict[str, tuple[Any, ...]]:
-        fields = _FIELDS.get(kind, {})
-        return {name: tuple(v for v in values if self.allows(kind, name, v)) for name, values in fields.items()}
+        """Return what is drawn for a layer: usual values, and an accelerator's where the usual or default ones fail."""
+        fields = dict(_FIELDS.get(kind, {}))
+        for operator in (operator for operator in self.operators if operator.type == kind):
+            defaults = {name: LAYERS[kind].model_fields[name].default for name in operator.limited}
+            odd = {name: () for name, value in defaults.items() if not operator.allows(name, value)}
+            fields = {name: operator.usable(name, values) for name, values in (odd | fields).items()}
+        return fields
 
     def _change_field(self, layers: list[dict[str, Any]], rng: Random) -> None:
         layer = rng.choice(layers)

@@ -6,7 +6,7 @@ The JSON of the paper is read as it stands: the backbone is a dict `layer_1, lay
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -137,6 +137,9 @@ Layer = Annotated[
     Conv | Depthwise | Pointwise | Downsample | Ghost | Bottleneck | MbConv | Residual | MaxPool | AvgPool,
     Field(discriminator="type"),
 ]
+LAYERS: dict[str, type[_Layer]] = {
+    get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(Layer)[0])
+}
 
 
 class Classifier(Frozen):

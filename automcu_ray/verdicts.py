@@ -1,5 +1,6 @@
 """Verdicts on disk, shared by runs: the same candidate is never compiled twice, and sizes are learned from."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ from automcu_ray.task import Task
 
 MAX_LESSONS = 1000
 _TAIL_BYTES = 1 << 20  # of a file of lessons: more of them than are wanted
+_MAX_BYTES = 2 * _TAIL_BYTES  # then a file of lessons is cut to its tail
 
 
 class Lesson(Frozen):
@@ -57,21 +59,19 @@ class VerdictCache:
         return report.model_copy(update={"cached": True, "seconds_by_rung": {}})
 
     def put(self, candidate_hash: str, report: FeasibilityReport, spec: ArchitectureSpec | None = None) -> None:
-        """Keep a report, and what it says about the size of a spec; another run may be writing the same one."""
-        path = self._path(candidate_hash)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(report.model_dump_json(exclude_defaults=True))
-        part.replace(path)
-        if spec is not None and report.ram_bytes and report.flash_bytes:
-            self._learn(Lesson(spec=spec, ram_bytes=report.ram_bytes, flash_bytes=report.flash_bytes))
+        """Keep a report, and what it says about the size of a spec; another run may be writing the same one.
+
+        A folder that cannot be written costs the next run a compilation, and this one nothing.
+        """
+        with contextlib.suppress(OSError):
+            _replace(self._path(candidate_hash), report.model_dump_json(exclude_defaults=True).encode())
+            if spec is not None and report.ram_bytes and report.flash_bytes:
+                self._learn(Lesson(spec=spec, ram_bytes=report.ram_bytes, flash_bytes=report.flash_bytes))
 
     def lessons(self) -> list[Lesson]:
         """Return the latest sizes that were measured, oldest first; lines that are cut or damaged are passed over."""
         try:
-            with self._lessons.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-                lines = dict.fromkeys(file.read().splitlines())  # two runs may have measured the same spec
+            lines = dict.fromkeys(self._tail().splitlines())  # two runs may have measured the same spec
         except OSError:
             return []
         found = [self._lesson(line) for line in lines if line]
@@ -82,6 +82,13 @@ class VerdictCache:
         self._lessons.parent.mkdir(parents=True, exist_ok=True)
         with self._lessons.open("ab", buffering=0) as file:
             file.write(f"\n{row}\n".encode())  # one write; the first line end sets it apart from a line that was cut
+        if self._lessons.stat().st_size > _MAX_BYTES:
+            _replace(self._lessons, self._tail())  # what another run adds meanwhile is lost: a lesson, no verdict
+
+    def _tail(self) -> bytes:
+        with self._lessons.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read()
 
     def _lesson(self, line: bytes) -> Lesson | None:
         try:
@@ -94,6 +101,14 @@ class VerdictCache:
     def _path(self, candidate_hash: str) -> Path:
         key = hashlib.sha256(f"{candidate_hash}{self.scope}".encode()).hexdigest()
         return self.folder / key[:2] / f"{key[:32]}.json"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def verdict_folder() -> Path:

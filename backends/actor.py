@@ -1,5 +1,6 @@
 """The toolchain actor: answers the rungs that need a toolchain, in a process of its own."""
 
+import contextlib
 import dataclasses
 import shutil
 from pathlib import Path
@@ -63,6 +64,8 @@ class Toolchain:
             return self._not_convertible(str(error))
         seconds = {"convert": cpu_seconds() - started_s}
         report = self.judge(deployed, candidate.hash, seconds, parameters=found.parameters, macs=found.macs)
+        if not self.backend.follows_bounds:
+            return report
         return remedy.after_link(report, candidate.spec, self.task, self.backend.foresee)
 
     def judge(self, deployed: DeployedNetwork, name: str, spent: dict[str, float], **about: Any) -> FeasibilityReport:
@@ -80,7 +83,7 @@ class Toolchain:
         """Return the firmware of a deployed network, built in `workdir`."""
         workdir.mkdir(parents=True, exist_ok=True)
         firmware = self.backend.build(deployed, self.task.target, self.task.constraints, workdir)
-        return dataclasses.replace(firmware, report=_in_words_of_the_spec(firmware.report))
+        return dataclasses.replace(firmware, report=in_words_of_the_spec(firmware.report))
 
     def noise(self) -> npt.NDArray[np.uint8]:
         """Return images for the ranges of activations before there are trained weights."""
@@ -92,7 +95,7 @@ class Toolchain:
         return FeasibilityReport(feasible=False, backend=self.backend.name, rung=Rung.CONVERT, violations=(violation,))
 
 
-def _in_words_of_the_spec(report: FeasibilityReport) -> FeasibilityReport:
+def in_words_of_the_spec(report: FeasibilityReport) -> FeasibilityReport:
     """Return the report with layers named as the spec names them, for people and proposers alike."""
     violations = tuple(
         v.model_copy(update={"where": spec_names(v.where), "message": spec_names(v.message)}) for v in report.violations
@@ -101,8 +104,11 @@ def _in_words_of_the_spec(report: FeasibilityReport) -> FeasibilityReport:
 
 
 def _keep_logs_only(workdir: Path) -> None:
-    for path in workdir.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != LOG:
-            path.unlink()
+    """Delete all but the logs; what cannot be deleted stays, since the verdict counts more."""
+    with contextlib.suppress(OSError):
+        for path in list(workdir.iterdir()):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOG:
+                with contextlib.suppress(OSError):
+                    path.unlink()

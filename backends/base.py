@@ -1,5 +1,6 @@
 """What every toolchain answers: `build` turns a deployed network into firmware and a feasibility report."""
 
+import dataclasses
 import shutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from automcu_ray import footprint
+from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, Violation
 from automcu_ray.graph import Graph
@@ -38,7 +40,14 @@ class Firmware:
         return self.emulated_elf or self.elf
 
     def collect(self, folder: Path) -> None:
-        """Copy what ships into a new folder: the sources and `firmware.elf`."""
+        """Copy what ships into a new folder: the sources and `firmware.elf`.
+
+        Raises:
+            ToolchainError: a link among them: it could bring any file of this machine into the bundle.
+        """
+        shipped = [path for source in self.sources for path in (source, *source.rglob("*"))]
+        if links := [path.name for path in (*shipped, *filter(None, [self.elf])) if path.is_symlink()]:
+            raise ToolchainError(f"what ships should be files and folders, found a link: {links[0]}.")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for source in self.sources:
@@ -50,11 +59,23 @@ class Firmware:
             shutil.copy(self.elf, folder / "firmware.elf")
 
 
+def foresee_whole_tensors(graph: Graph, task: Task) -> tuple[Violation, ...]:
+    """Return what a toolchain refuses that keeps all weights at full width, and plans RAM in a way of its own.
+
+    Flash is as in `footprint.foresee`; RAM must hold the tensors that exist whole, `footprint.ram_floor_bytes`.
+    """
+    found = footprint.footprint(graph, task.precision)
+    floor = footprint.ram_floor_bytes(graph, task.precision)
+    sound = dataclasses.replace(found, ram_lower_bound_bytes=floor)
+    return footprint.check(sound, task.ram_limit_bytes, task.flash_limit_bytes)
+
+
 class Backend(ABC):
     """A toolchain. It starts programs only through `self.run`, which logs them and which a test can replace.
 
     `programs` are the executables it needs, `measures` the figures it fills in a report; the rest stays None.
     `boards` are the kinds of boards that can run the ELF it builds. `on_demand`: `prepare` makes what is missing.
+    `follows_bounds`: when a layer grows or shrinks, its sizes change by what `footprint`'s bounds change by.
     """
 
     name: ClassVar[str]
@@ -62,6 +83,7 @@ class Backend(ABC):
     measures: ClassVar[frozenset[str]]
     boards: ClassVar[tuple[str, ...]] = ()
     on_demand: ClassVar[bool] = False
+    follows_bounds: ClassVar[bool] = True
 
     def __init__(self, *, run: Runner = run_program) -> None:
         self.run = run
@@ -95,7 +117,10 @@ class Backend(ABC):
     def accuracy(
         self, deployed: DeployedNetwork, task: Task, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]
     ) -> float | None:
-        """Return the share of images that what ships answers rightly; None where it answers as onnxruntime does.
+        """Return the share of images that what ships answers rightly; None where it is not computed here.
+
+        Then onnxruntime's share stands for it: c_qemu's firmware gives the same bytes, vela's and executorch's files
+        differ from them by some steps of 256, which their report's notes say.
 
         Args:
             deployed: what ships.

@@ -33,7 +33,6 @@ _UNARY = {
     "QLinearLeakyRelu": "leaky_relu",
 }
 _BINARY = {"QLinearAdd": "add", "QLinearMul": "mul"}
-_WEIGHTED = {"QLinearConv": "conv", "QGemm": "linear"}
 _WINDOW: dict[str, Any] = {"kernel_shape": None, "strides": [1, 1], "pads": [0, 0, 0, 0], "dilations": [1, 1]}
 _OPTIONS: dict[str, dict[str, Any]] = {  # with ONNX's defaults; None has none
     "conv": {**_WINDOW, "group": 1},
@@ -53,6 +52,7 @@ _ONLY: dict[str, Any] = {  # attributes that change the meaning, and the one val
     "coordinate_transformation_mode": b"asymmetric",
     "nearest_mode": b"floor",
 }
+_RESIZE = {"coordinate_transformation_mode": b"half_pixel", "nearest_mode": b"round_prefer_floor"}  # ONNX's defaults
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,8 @@ class _Reader:
 
     def _options(self, kind: str, node: onnx.NodeProto) -> dict[str, Any]:
         found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if node.op_type == "Resize":
+            found = {**_RESIZE, **found}
         if node.op_type == "QLinearGlobalAveragePool":
             found["kernel_shape"] = list(self.shapes[node.input[0]][2:])
         options = {name: found.get(name, default) for name, default in _OPTIONS.get(kind, {}).items()}

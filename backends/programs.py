@@ -144,11 +144,14 @@ def running(argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = ()) -> 
 def _bounded(argv: Sequence[str], file_bytes: int) -> list[str]:
     """Return the command so that Linux bounds its files, and kills it when this process dies, even by kill -9.
 
-    Elsewhere (no util-linux) files are bounded by looking at them, and an emulator may outlive us.
+    Only the soft limit is set, and never above a hard one that somebody has set for us. Elsewhere (no util-linux)
+    files are bounded by looking at them, and an emulator may outlive us.
     """
     if missing(["setpriv", "prlimit"]):
         return list(argv)
-    return ["prlimit", f"--fsize={file_bytes}", "setpriv", "--pdeathsig", "KILL", *argv]
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    soft = file_bytes if hard == resource.RLIM_INFINITY else min(file_bytes, hard)
+    return ["prlimit", f"--fsize={soft}:", "setpriv", "--pdeathsig", "KILL", *argv]
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

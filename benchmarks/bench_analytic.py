@@ -28,15 +28,17 @@ from automcu_ray.estimate import Estimator, learn
 from automcu_ray.feasibility import Change, FeasibilityReport, Rung, Violation
 from automcu_ray.footprint import footprint, foresee
 from automcu_ray.record import Candidate
-from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.spec import MAX_LAYERS, ArchitectureSpec
 from automcu_ray.target import BYTES_PER_KB, Constraints, McuTarget
 from automcu_ray.task import Precision, Task
 from automcu_ray.verdicts import Lesson
 from backends.actor import Toolchain
+from searchers.gate import Gate
 
 SPECS = 500
 PROCESSES = 2
 FIXES = 100
+REFUSALS = 500
 CASES: tuple[tuple[str, Precision], ...] = (("stm32f405", "int8"), ("stm32f405", "float32"), ("rp2040", "int8"))
 
 
@@ -90,6 +92,23 @@ def speed(task: Task, count: int = 3000) -> None:
     for spec in specs:
         foresee(task.space.graph(spec), task)
     print(f"analytic rung: {count / (time.process_time() - start):,.0f} specs per CPU second ({count} random specs)")
+    gate = Gate(task.model_copy(update={"constraints": Constraints(ram_kb=16, flash_kb=64)}))
+    refusals = [spent for spec in specs[:REFUSALS] if (spent := refusal_ms(gate, spec)) is not None]
+    worst = {"type": "mbconv", "out_channels": 256, "expansion": 6, "se_ratio": 0.25, "kernel_size": 5}
+    deepest = refusal_ms(gate, ArchitectureSpec.model_validate({"backbone": [worst] * MAX_LAYERS}))
+    middle, high = np.percentile(refusals, (50, 95))
+    print(
+        f"refused in the gate, with fix: {middle:.1f} CPU ms, 95th percentile {high:.1f}, largest {max(refusals):.1f} "
+        f"({len(refusals)} specs, 16 KB RAM, 64 KB Flash); {MAX_LAYERS} mbconv layers {deepest:.1f}"
+    )
+
+
+def refusal_ms(gate: Gate, spec: ArchitectureSpec) -> float | None:
+    """Return the CPU ms that the gate takes to refuse a spec, None where it does not."""
+    candidate = gate.task.space.candidate(spec)
+    start = time.process_time()
+    report = gate.submit(candidate)
+    return None if report is None or report.feasible else 1000 * (time.process_time() - start)
 
 
 def link_all(task: Task, count: int) -> list[Linked]:

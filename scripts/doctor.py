@@ -44,10 +44,14 @@ def examine(kind: str, name: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:
-        text = " ".join(str(error).split()) or "no reason given"
-        known = type(error).__module__.startswith("automcu_ray")
-        needs = text if known else f"it is broken: {type(error).__name__}: {text}"
-        return Finding(kind, name, usable=False, needs=needs[:MAX_CHARS])
+        return _broken(kind, name, error)
+
+
+def _broken(kind: str, name: str, error: Exception) -> Finding:
+    text = " ".join(str(error).split()) or "no reason given"
+    known = type(error).__module__.startswith("automcu_ray")
+    needs = text if known else f"it is broken: {type(error).__name__}: {text}"
+    return Finding(kind, name, usable=False, needs=needs[:MAX_CHARS])
 
 
 def _backend(name: str) -> Finding:
@@ -131,23 +135,28 @@ def find_all() -> Iterator[Finding]:
             yield examine(kind, name, lambda look=look, name=name: look(name))  # type: ignore[misc]
 
 
-def find_targets() -> list[dict[str, Any]]:
-    """Return each target's name, core, main RAM and Flash in KB, mark, and the machine that emulates it."""
-    found = []
+def find_targets() -> tuple[list[dict[str, Any]], list[Finding]]:
+    """Return each target's name, core, main RAM and Flash in KB, mark and emulator; and findings for broken files."""
+    found, broken = [], []
     for name in names("target"):
-        target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{name}.yaml"))
-        found.append(
-            {
-                "name": name,
-                "core": target.core,
-                "ram_kb": target.main_ram.size_kb,
-                "flash_kb": target.flash.size_kb,
-                "mark": target.mark,
-                "machine": target.emulator.machine if target.emulator else "",
-                "same_chip": target.emulator is not None and target.emulator.same_chip,
-            }
-        )
-    return found
+        try:
+            found.append(_target(name))
+        except Exception as error:  # a file that somebody is writing hides no other
+            broken.append(_broken("target", name, error))
+    return found, broken
+
+
+def _target(name: str) -> dict[str, Any]:
+    target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{name}.yaml"))
+    return {
+        "name": name,
+        "core": target.core,
+        "ram_kb": target.main_ram.size_kb,
+        "flash_kb": target.flash.size_kb,
+        "mark": target.mark,
+        "machine": target.emulator.machine if target.emulator else "",
+        "same_chip": target.emulator is not None and target.emulator.same_chip,
+    }
 
 
 def machine_facts() -> dict[str, str]:
@@ -175,7 +184,7 @@ def _installed(package: str) -> bool:
         return False
 
 
-def _show(console: Console, findings: list[Finding]) -> None:
+def _show(console: Console, findings: list[Finding], targets: list[dict[str, Any]]) -> None:
     say(console, ", ".join(f"{key} {value}" for key, value in machine_facts().items()))
     table = _table("", "what", "name", "version", "what it does")
     for one in findings:
@@ -184,7 +193,7 @@ def _show(console: Console, findings: list[Finding]) -> None:
         table.add_row("yes" if one.usable else "no", *map(Text, harmless))
     console.print(table)
     boards = _table("target", "core", "RAM KB", "Flash KB", "mark", "QEMU machine")
-    for target in find_targets():
+    for target in targets:
         machine = f"{target['machine']}{'' if target['same_chip'] or not target['machine'] else ' (core only)'}"
         sizes = (f"{target['ram_kb']:g}", f"{target['flash_kb']:g}")
         boards.add_row(target["name"], target["core"], *sizes, target["mark"], machine)
@@ -205,12 +214,13 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Say what this machine can run. Exit status: 0 if a run without any flag can work, 1 if not."""
-    findings = list(find_all())
+    targets, broken = find_targets()
+    findings = [*find_all(), *broken]
     if as_json:
-        found = {"machine": machine_facts(), "findings": [asdict(one) for one in findings], "targets": find_targets()}
+        found = {"machine": machine_facts(), "findings": [asdict(one) for one in findings], "targets": targets}
         print(json.dumps(found, indent=2))
     else:
-        _show(Console(), findings)
+        _show(Console(), findings, targets)
     raise typer.Exit(0 if all(one.usable for one in findings if one.kind == "run") else 1)
 
 

@@ -138,7 +138,8 @@ class Gate:
                 return None
             return candidate, _broken(f"the toolchain broke: its process died {MAX_DEATHS} times over this candidate")
         except (ray.exceptions.RayError, ToolchainError) as error:
-            return candidate, _broken(f"the toolchain broke: {str(error).strip().splitlines()[-1][:200]}")
+            said = str(error).strip() or type(error).__name__
+            return candidate, _broken(f"the toolchain broke: {said.splitlines()[-1][:200]}")
         if self.cache is not None and not _may_pass_next_time(report):
             self.cache.put(candidate.hash, report, candidate.spec)
         return candidate, report

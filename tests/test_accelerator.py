@@ -4,12 +4,15 @@ from random import Random
 from typing import Any, get_args
 
 import pytest
+from pydantic import ValidationError
 
+from automcu_ray.accelerator import Operator
 from automcu_ray.config import CONFIGS, names, read_yaml
 from automcu_ray.feasibility import Rung
 from automcu_ray.space import TYPES, OutsideSpaceError, Space
 from automcu_ray.spec import ArchitectureSpec, Layer
 from automcu_ray.target import McuTarget
+from searchers.schemas import spec_schema
 
 ACCELERATED = [name for name in names("target") if "accelerator" in read_yaml(CONFIGS / "target" / f"{name}.yaml")]
 
@@ -97,3 +100,34 @@ def test_derived_padding_is_allowed_and_an_odd_one_is_not() -> None:
         space.model_copy(
             update={"operators": tuple(o.model_copy(update={"padding": (1,)}) for o in space.operators)}
         ).candidate(spec({"type": "conv", "out_channels": 8, "padding": 2}))
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        ({"type": "convolution"}, "type should be one of conv, depthwise.*found 'convolution'"),
+        ({"type": "bottleneck", "kernel_size": [3]}, r"bottleneck should list values .* found kernel_size: \[3\]"),
+        ({"type": "conv", "stride": []}, r"conv should list values .* found stride: \[\]"),
+        ({"type": "conv", "kernel_size": [3, 9]}, r"conv\.kernel_size: .* found 9"),
+        ({"type": "max_pool", "kernel_size": [1]}, r"max_pool\.kernel_size: .* found 1"),
+        ({"type": "conv", "activation": ["gelu"]}, r"conv\.activation: .* found 'gelu'"),
+    ],
+)
+def test_operators_that_the_specification_does_not_know_are_errors_of_the_target(
+    operator: dict[str, Any], message: str
+) -> None:
+    data = read_yaml(CONFIGS / "target" / "max78000.yaml")
+    data["accelerator"]["operators"].append(operator)
+    with pytest.raises(ValidationError, match=message):
+        McuTarget.model_validate(data)
+
+
+def test_values_that_are_not_usual_are_drawn_where_no_usual_one_runs() -> None:
+    only = Operator(type="conv", kernel_size=(7,), activation=("none",))
+    space, rng = Space(input_shape=(3, 16, 16), num_classes=4, operators=(only,)), Random(0)
+    drawn = space.sample(rng)
+    for found in (drawn, space.mutate(drawn, rng)):
+        assert found.spec is not None
+        assert {(layer.kernel_size, layer.activation) for layer in found.spec.backbone} == {(7, "none")}  # type: ignore[union-attr]
+    schema = spec_schema((only,))["$defs"]["Conv"]["properties"]
+    assert (schema["kernel_size"]["enum"], schema["activation"]["enum"]) == ([7], ["none"])

@@ -106,3 +106,27 @@ def test_what_a_program_says_cannot_steer_the_terminal(
     with pytest.raises(typer.Exit):
         doctor.doctor()
     assert "\033[2J" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_broken_target_is_a_finding_and_hides_no_other(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "target").mkdir()
+    shutil.copy(doctor.CONFIGS / "target" / "rp2040.yaml", tmp_path / "target")
+    (tmp_path / "target" / "mine.yaml").write_text("name: mine\ncore: cortex-m99\n")
+    (tmp_path / "target" / "worse.yaml").write_text("{")
+    monkeypatch.setattr(doctor, "CONFIGS", tmp_path)
+    monkeypatch.setattr(doctor, "names", lambda group: ["mine", "rp2040", "worse"])
+    monkeypatch.setattr(doctor, "find_all", lambda: iter([doctor.Finding("run", "default", usable=True)]))
+    with pytest.raises(typer.Exit) as stop:
+        doctor.doctor(as_json=as_json)
+    said = capsys.readouterr().out
+    assert stop.value.exit_code == 0 and "rp2040" in said and "cortex-m99" in " ".join(said.split())
+    if as_json:
+        told = json.loads(said)
+        assert [target["name"] for target in told["targets"]] == ["rp2040"]
+        assert [(one["kind"], one["name"]) for one in told["findings"] if not one["usable"]] == [
+            ("target", "mine"),
+            ("target", "worse"),
+        ]

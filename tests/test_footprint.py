@@ -1,7 +1,10 @@
 """The analytic rung, with numbers worked out by hand."""
 
+import pytest
+
 from automcu_ray.blocks import lower
 from automcu_ray.footprint import check, footprint, ram_floor_bytes, steps
+from automcu_ray.graph import NETWORK_INPUT, Graph, GraphBuilder
 from automcu_ray.liveness import best_order, live_sizes
 from automcu_ray.spec import ArchitectureSpec
 
@@ -62,3 +65,17 @@ def test_violation_says_where_and_how_many_bytes_over() -> None:
     assert (ram.resource, ram.where, ram.over_bytes) == ("ram", "layer_2.conv2", 42)
     assert (flash.resource, flash.where, flash.over_bytes) == ("flash", "layer_2.conv1", 36 + 288 + 40 + 88 - 100)
     assert check(footprint(GRAPH, "int8"), ram_limit_bytes=787, flash_limit_bytes=452) == ()
+
+
+@pytest.mark.parametrize("fused", ["max_pool", "avg_pool", "global_pool", "add"])
+def test_each_kind_that_may_be_fused_leaves_the_image_as_the_floor(fused: str) -> None:
+    builder = GraphBuilder((1, 4, 4))
+    wide = builder.conv("a", NETWORK_INPUT, 8, kernel=3)  # 128 elements that need not exist whole
+    if fused == "add":
+        wide = builder.join("add", [wide, builder.conv("b", NETWORK_INPUT, 8, kernel=3)])
+    small = builder.pool(fused, wide, 4, 4) if fused in ("max_pool", "avg_pool") else builder.global_pool(wide)
+    builder.linear(small, 10)
+    assert ram_floor_bytes(Graph((1, 4, 4), tuple(builder.ops)), "int8") == 16
+    builder.ops[-1:] = []
+    builder.conv("c", wide, 1)  # reads it: over the image that dies
+    assert ram_floor_bytes(Graph((1, 4, 4), tuple(builder.ops)), "int8") >= 128

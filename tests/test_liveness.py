@@ -1,5 +1,6 @@
 """Best orders and lags, against numbers worked out by hand and against plain enumeration."""
 
+import time
 from itertools import permutations
 from random import Random
 
@@ -138,3 +139,27 @@ def test_lags_by_hand() -> None:
     assert window_lag(1, (4, 1), point, point) == (0, 0)  # one plane out of four: in place
     halved = Axis(8, 4, 2, 0, 1)
     assert window_lag(16, (1, 1), halved, halved) == (0, 0)  # pooling: in place
+
+
+def test_what_nobody_reads_runs_when_least_is_alive() -> None:
+    # 0: 80, 1: 5, then 2 (100, unread) and 3 (90) in either order, 4: 1. Before 3 it needs 80 + 5 + 100, right after it
+    # 5 + 90 + 100, at the end 5 + 1 + 100: then 3 is the peak.
+    steps = [
+        Step((), 80, ()),
+        Step((0,), 5, (APART,)),
+        Step((1,), 100, (APART,)),
+        Step((0, 1), 90, (APART, APART)),
+        Step((3,), 1, (APART,)),
+    ]
+    assert max(live_sizes(steps, best_order(steps))) == 80 + 5 + 90
+
+
+def test_the_search_for_an_order_is_bounded() -> None:
+    wide = [
+        Step((), 1, ()),
+        *(Step((0,), 20 - i, (APART,)) for i in range(18)),  # 2^18 sets
+        Step(tuple(range(1, 19)), 1, (APART,) * 18),
+    ]
+    start = time.process_time()
+    assert best_order(wide) == list(range(20))
+    assert time.process_time() - start < 1

@@ -8,8 +8,8 @@ import pytest
 from automcu_ray import remedy
 from automcu_ray.feasibility import Change, Estimate, FeasibilityReport, Rung, Violation
 from automcu_ray.footprint import footprint, foresee
-from automcu_ray.graph import Graph
-from automcu_ray.remedy import after_link, before_link, smallest_change
+from automcu_ray.graph import ConstructibilityError, Graph
+from automcu_ray.remedy import BUDGET_OPS, after_link, before_link, smallest_change
 from automcu_ray.space import Space
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints
@@ -201,3 +201,73 @@ def test_another_backends_own_limits_count(digits_task: Task) -> None:
     one = spec({"type": "conv", "out_channels": 64})
     (violation,) = remedy.before_link(few_channels(GREY.graph(one), digits_task), one, digits_task, few_channels, None)
     assert str(violation.fix) == "layer_1.out_channels 64 -> 50"
+
+
+def test_a_toolchains_own_limits_count_after_the_link_too(digits_task: Task) -> None:
+    def few_channels(graph: Graph, task: Task) -> tuple[Violation, ...]:
+        return (over("channels", None, None),) if any(op.shape[0] > 50 for op in graph.ops) else ()
+
+    one, task = spec({"type": "conv", "out_channels": 64}), within(digits_task, 100_000, 5_440)
+    report = linked(task, one, 4_000, over("flash", 5_512, 5_440))  # 60 * 23 + 40 + 4000 = 5420 would fit
+    (violation,) = after_link(report, one, task, few_channels).violations
+    assert str(violation.fix) == "layer_1.out_channels 64 -> 50"
+
+
+@pytest.mark.parametrize(
+    ("layer", "hidden", "change"),
+    [
+        ({"type": "mbconv", "out_channels": 4, "expansion": 2}, 8, "layer_2.expansion 2 -> 1"),  # never below 1
+        ({"type": "mbconv", "out_channels": 4, "expansion": 2, "se_ratio": 0.05}, 0, "layer_2.se_ratio 0.05 -> 0"),
+        ({"type": "bottleneck", "out_channels": 4, "expansion": 1}, 1, "layer_2.expansion 1 -> 0.1"),
+    ],
+)
+def test_expansion_and_gate_go_down_to_what_a_layer_allows(layer: dict[str, Any], hidden: int, change: str) -> None:
+    inner = ("squeeze",) if hidden == 0 else ("expand", "depthwise", "reduce", "conv")
+
+    def narrow(graph: Graph) -> bool:
+        wide = [op for op in graph.ops if op.name in {f"layer_2.{n}" for n in inner} and op.shape[0] > hidden]
+        return not wide and graph.ops[0].shape[0] == 8
+
+    assert str(smallest_change(spec({"type": "conv", "out_channels": 8}, layer), GREY, narrow)) == change
+
+
+def test_a_shown_change_alone_makes_the_shown_spec_fit(digits_task: Task) -> None:
+    written = spec(
+        {"type": "conv", "in_channels": 1, "out_channels": 32},
+        {"type": "residual", "in_channels": 32, "out_channels": 32},
+        {"type": "pointwise", "in_channels": 32, "out_channels": 64},
+    )
+    task = within(digits_task, 100_000, 15_000)
+    shown = task.space.candidate(written).spec
+    assert shown is not None
+    change = smallest_change(shown, task.space, lambda graph: not foresee(graph, task))
+    assert change is not None
+    layer, field = change.where.split(".")
+    layers = shown.compact()["backbone"]
+    layers[int(layer.removeprefix("layer_")) - 1][field] = change.after  # nothing else is touched
+    assert foresee(task.space.graph(spec(*layers)), task) == ()
+    with pytest.raises(ConstructibilityError, match="in_channels"):  # it is still checked
+        task.space.candidate(spec({"type": "conv", "in_channels": 3, "out_channels": 32}))
+
+
+def test_large_networks_exhaust_a_budget_and_the_largest_layers_are_tried_first() -> None:
+    colour = Space(input_shape=(3, 32, 32), num_classes=10)
+    looked_at: list[int] = []
+
+    def fits(graph: Graph) -> bool:
+        looked_at.append(len(graph.ops))
+        return graph.ops[30].shape[0] <= 100  # of layer_31
+
+    layers = [{"type": "conv", "out_channels": 8} for _ in range(40)]
+    layers[30] = {"type": "conv", "out_channels": 256}
+    wide = spec(*layers)
+    assert str(smallest_change(wide, colour, fits)) == "layer_31.out_channels 256 -> 100"
+    assert sum(looked_at) <= BUDGET_OPS + len(wide.backbone) + 2
+    assert smallest_change(wide, colour, lambda graph: False, budget_ops=1000) is None
+
+
+def test_what_was_found_when_the_budget_ends_fits(digits_task: Task) -> None:
+    one = spec({"type": "conv", "out_channels": 64})
+    for budget in range(1, 800, 53):
+        change = smallest_change(one, GREY, lambda graph: weights(graph) <= 800, budget_ops=budget)
+        assert change is None or weights(GREY.graph(changed(one, change))) <= 800

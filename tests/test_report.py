@@ -154,6 +154,12 @@ def test_only_refusals_name_the_nearest_misses_and_what_would_have_to_give(tmp_p
     assert "≥ 1024.0" in seen.text
 
 
+def test_a_memory_of_an_accelerator_has_no_constraint_to_set(tmp_path: Path) -> None:
+    text = page(tmp_path, repository(refused(1, over("data_memory", 40_000, 32_768, Rung.ANALYTIC)))).text
+    assert "data_memory is 7,232 bytes over: shrink layer_3" in text
+    assert "data_memory_kb" not in text and "larger target" not in text and "at least 7,232" not in text
+
+
 def test_a_refusal_says_what_would_fit_in_the_table_and_among_the_nearest_misses(tmp_path: Path) -> None:
     limit = TASK.ram_limit_bytes
     fix = Change(where="layer_4.out_channels", before=64, after=41)

@@ -7,6 +7,7 @@ import pytest
 
 from automcu_ray.feasibility import FeasibilityReport, Rung
 from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.target import Uart
 from automcu_ray.task import Task
 from automcu_ray.verdicts import MAX_LESSONS, VerdictCache
 
@@ -71,3 +72,26 @@ def test_runs_that_write_at_once_lose_nothing(digits_task: Task, tmp_path: Path)
         list(pool.map(lambda width: caches[width % 4].put(str(width), SIZED, spec(width)), range(1, 101)))
     assert sorted(len(lesson.spec.compact()["backbone"]) for lesson in caches[0].lessons()) == [1] * 100
     assert {lesson.spec for lesson in caches[0].lessons()} == {spec(width) for width in range(1, 101)}
+
+
+def test_another_serial_port_learns_nothing(digits_task: Task, tmp_path: Path) -> None:
+    VerdictCache(tmp_path, digits_task, "fake 1").put("a", SIZED, spec(8))
+    without = digits_task.model_copy(update={"target": digits_task.target.model_copy(update={"uart": Uart()})})
+    assert digits_task.target.uart.kind != "none" and VerdictCache(tmp_path, without, "fake 1").lessons() == []
+
+
+def test_a_folder_that_cannot_be_written_ends_no_run(digits_task: Task, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = VerdictCache(tmp_path / "file", digits_task, "fake 1")
+    cache.put("a", SIZED, spec(8))
+    assert cache.get("a") is None and cache.lessons() == []
+
+
+def test_a_file_of_lessons_does_not_grow_for_ever(digits_task: Task, tmp_path: Path) -> None:
+    cache = VerdictCache(tmp_path, digits_task, "fake 1")
+    cache.put("a", SIZED, spec(1))
+    row = the_file(tmp_path).read_bytes()
+    the_file(tmp_path).write_bytes(row * ((2 << 20) // len(row) + 1))
+    cache.put("b", SIZED, spec(2))
+    assert the_file(tmp_path).stat().st_size <= 1 << 20
+    assert [lesson.spec for lesson in cache.lessons()] == [spec(1), spec(2)]

@@ -10,13 +10,17 @@ from automcu_ray.record import BoardResult, Finalist
 from trainables.datasets.base import Split
 from trainables.finalist import BOARD_ELF, SHIPPED, FinalistJob, load_deployed, run_on_board
 
+OUTPUTS = "outputs as onnxruntime computes them"
+NO_OUTPUTS = "no outputs, since what ships does not compute as onnxruntime does"
+
 
 def examine(
     winner: Finalist, job: FinalistJob, test: Split, *, board_images: int, bundle: Path, about: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the manifest of the winner, after writing the bundle.
 
-    The board runs the first `board_images` test images; each must give the bytes that onnxruntime gives.
+    The board runs the first `board_images` test images; each must give the bytes that onnxruntime gives. Where the
+    backend computes otherwise (its `accuracy` is not None), neither manifest nor test vectors speak of outputs.
     """
     folder = job.folder / winner.hash
     deployed = load_deployed(folder)
@@ -31,6 +35,7 @@ def examine(
         shipped=folder / SHIPPED,
         images=test.images,
         labels=test.labels,
+        with_outputs=manifest["output"] is not None,
     )
     return manifest
 
@@ -64,11 +69,12 @@ def _accuracies(winner: Finalist, deployed: DeployedNetwork, job: FinalistJob, t
     assert winner.training is not None, "a winner has been trained"
     backend = job.toolchain and job.toolchain.backend
     shipped = backend.accuracy(deployed, job.task, test.images, test.labels) if backend else None
+    as_onnx = shipped is None
     as_float = dataclasses.replace(deployed, precision="float32", onnx=deployed.float_onnx)
     return {
         "val_accuracy": winner.training.val_accuracy,
         "val_accuracy_float": winner.training.val_accuracy_float,
-        "test_accuracy": deployed.accuracy(test.images, test.labels) if shipped is None else shipped,
+        "test_accuracy": deployed.accuracy(test.images, test.labels) if as_onnx else shipped,
         "test_accuracy_float": as_float.accuracy(test.images, test.labels),
         "test_images": len(test),
         "input": {
@@ -76,5 +82,6 @@ def _accuracies(winner: Finalist, deployed: DeployedNetwork, job: FinalistJob, t
             "scale": deployed.input_scale,
             "zero_point": deployed.input_zero_point,
         },
-        "output": {"scale": deployed.output_scale, "zero_point": deployed.output_zero_point},
+        "output": {"scale": deployed.output_scale, "zero_point": deployed.output_zero_point} if as_onnx else None,
+        "test_vectors": f"images, inputs and labels; {OUTPUTS if as_onnx else NO_OUTPUTS}",
     }

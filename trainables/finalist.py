@@ -20,7 +20,7 @@ from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import BoardResult, Candidate, Finalist
 from automcu_ray.task import Task
-from backends.actor import Toolchain
+from backends.actor import Toolchain, in_words_of_the_spec
 from backends.base import Backend
 from backends.boards.base import Board
 from trainables.code_job import CodeJob
@@ -37,7 +37,8 @@ FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest s
 class FinalistJob:
     """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run.
 
-    `second_opinions` build every finalist that fits, too; their figures go beside the toolchain's and decide nothing.
+    `second_opinions` build every finalist that nothing speaks against; what they say stands beside the toolchain's
+    figures and decides nothing.
     """
 
     task: Task
@@ -64,22 +65,30 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         found, deployed = _train(found, candidate, job, folder)
-        if job.toolchain is None:
-            return found
-        firmware = job.toolchain.build(deployed, folder / "firmware")
-        found = found.model_copy(update={"feasibility": firmware.report})
-        if not firmware.report.feasible:
-            return _refused(found, "; ".join(v.message for v in firmware.report.violations))
-        firmware.collect(folder / SHIPPED)
-        val = job.val_split
-        found = _scored(found, job.toolchain.backend.accuracy(deployed, job.task, val.images, val.labels))
-        if job.board is not None and firmware.board_elf is not None:
-            shutil.copy(firmware.board_elf, folder / BOARD_ELF)
-            found = _on_board(found, job.board, folder, job, deployed)
-        opinions = tuple(_second_opinion(backend, deployed, job.task, folder) for backend in job.second_opinions)
-        found = found.model_copy(update={"second_opinions": opinions})
+        if job.toolchain is not None:
+            found = _built(found, job.toolchain, folder, job, deployed)
+        if not found.reason:
+            opinions = tuple(_second_opinion(backend, deployed, job.task, folder) for backend in job.second_opinions)
+            found = found.model_copy(update={"second_opinions": opinions})
     except (AutoMcuError, RuntimeError, FloatingPointError) as error:
         return _refused(found, f"{type(error).__name__}: {error}")
+    return found
+
+
+def _built(
+    found: Finalist, toolchain: Toolchain, folder: Path, job: FinalistJob, deployed: DeployedNetwork
+) -> Finalist:
+    """Return the finalist as the toolchain, and the board where there is one, leave it."""
+    firmware = toolchain.build(deployed, folder / "firmware")
+    found = found.model_copy(update={"feasibility": firmware.report})
+    if not firmware.report.feasible:
+        return _refused(found, "; ".join(v.message for v in firmware.report.violations))
+    firmware.collect(folder / SHIPPED)
+    val = job.val_split
+    found = _scored(found, toolchain.backend.accuracy(deployed, job.task, val.images, val.labels))
+    if job.board is not None and firmware.board_elf is not None:
+        shutil.copy(firmware.board_elf, folder / BOARD_ELF)
+        found = _on_board(found, job.board, folder, job, deployed)
     return found
 
 
@@ -106,16 +115,21 @@ def _on_board(found: Finalist, board: Board, folder: Path, job: FinalistJob, dep
 
 
 def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, folder: Path) -> FeasibilityReport:
-    """Return another backend's report; what breaks there is its only violation. Its files ship in its own folder."""
+    """Return another backend's report; what breaks there, in whatever way, is its only violation.
+
+    What it leaves of a network that fits ships in its own folder.
+    """
     workdir = folder / "second_opinions" / backend.name
-    workdir.mkdir(parents=True, exist_ok=True)
     try:
+        workdir.mkdir(parents=True, exist_ok=True)
         firmware = backend.build(deployed, task.target, task.constraints, workdir)
-        firmware.collect(folder / SHIPPED / backend.name)
-    except AutoMcuError as error:
-        broken = Violation(rung=Rung.CONVERT, resource="tool", message=str(error)[:500])
+        if firmware.report.feasible:
+            firmware.collect(folder / SHIPPED / backend.name)
+    except Exception as error:  # an opinion that decides nothing must not cost the finalist
+        what = str(error) if isinstance(error, AutoMcuError) else f"{type(error).__name__}: {error}"
+        broken = Violation(rung=Rung.CONVERT, resource="tool", message=what[:500])
         return FeasibilityReport(feasible=False, backend=backend.name, rung=Rung.CONVERT, violations=(broken,))
-    return firmware.report
+    return in_words_of_the_spec(firmware.report)
 
 
 @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)

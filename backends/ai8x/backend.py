@@ -1,7 +1,6 @@
 """MAX78000 and MAX78002: a checkout of Analog Devices' ai8x-synthesis turns a network into C for their accelerator."""
 
 import contextlib
-import hashlib
 import re
 import shutil
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from automcu_ray import accelerator
 from automcu_ray.accelerator import Accelerator
 from automcu_ray.errors import ConfigError, ToolchainError, ToolMissingError
 from automcu_ray.export import DeployedNetwork
@@ -26,6 +26,7 @@ from backends.ai8x.network import Layer
 from backends.ai8x.network import layers as hardware_layers
 from backends.ai8x.placement import Placement, place
 from backends.base import Backend, Firmware
+from backends.digest import SHARED, digest
 from backends.programs import Runner, cpu_seconds, run_program, scratch_folder
 
 PROJECT = "project"
@@ -37,7 +38,8 @@ class Ai8xBackend(Backend):
     """YAML, checkpoint and sample input for ai8xize; what it generates is a project with a known-answer test.
 
     The verdict is about the accelerator's own memories. The generated C is not compiled, so RAM and Flash of the core
-    are not measured (None); Flash has one sound bound, for the weights lie in it until they are loaded.
+    are not measured (None); Flash has one sound bound, for the weights lie in it until they are loaded. What `place`
+    finds no room for is refused here, before the tool is asked, which might have room for it at other places.
 
     What the accelerator computes differs a little from onnxruntime's int8: see `convert`.
 
@@ -52,8 +54,9 @@ class Ai8xBackend(Backend):
         super().__init__(run=run)
         self.checkout = Path(checkout).expanduser() if checkout else None
         self.python = str(Path(python).expanduser())
-        for path in (self.checkout, Path(self.python)):  # workers run in folders of their own
-            if path is not None and not path.is_absolute() and len(path.parts) > 1:
+        on_path = Path(self.python).name == self.python
+        for path in (self.checkout, None if on_path else Path(self.python)):  # workers run in folders of their own
+            if path is not None and not path.is_absolute():
                 raise ConfigError(f"backend {self.name!r} needs absolute paths, found {str(path)!r}.")
 
     def missing_programs(self) -> tuple[str, ...]:
@@ -86,8 +89,8 @@ class Ai8xBackend(Backend):
                 f"ai8xize needs numpy below 2 (later ones overflow where it shifts), {self.python} has "
                 f"{found[1]}{found[2]}. {self.how_to_install()}"
             )
-        tool = _digest(self._tool().parent.rglob("izer/**/*.py"))
-        ours = _digest(Path(__file__).parent.glob("*.py"))
+        tool = digest(self._tool(), self._tool().parent / "izer")
+        ours = digest(Path(__file__).parent, accelerator, *SHARED)
         return f"ai8x-synthesis {tool}, numpy {found[1]}{found[2]}, torch {found[3]}, ours {ours}"
 
     def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
@@ -128,18 +131,15 @@ class Ai8xBackend(Backend):
         """Run ai8xize; return its refusal, or the memory in use, one line each. Its known answers must be ours."""
         sample = np.random.default_rng(0).integers(-128, 128, network.layers[0].in_shape).astype(np.int8)
         files.write(workdir, network, placement, sample)
-        accelerator = _accelerator(target)
+        chip = _accelerator(target)
         with _assets(self._tool().parent, workdir):
-            done = self.run(_command(self.python, self._tool(), accelerator.name), timeout_s=TIMEOUT_S, cwd=workdir)
+            done = self.run(_command(self.python, self._tool(), chip.name), timeout_s=TIMEOUT_S, cwd=workdir)
         if done.returncode != 0:
             return (report.refusal(done.stderr, [layer.name for layer in network.layers]),), ()
         zero = [files.weight_key(at) for at, layer in enumerate(network.values) if not np.any(layer.weights)]
         report.check_warnings(done.stderr, zero)
         use = report.memory_use(report.read_text(workdir / PROJECT / "main.c"))
-        if (use.weight_bytes, use.weight_limit_bytes) != (
-            placement.weight_bytes,
-            accelerator.weight_memory.total_bytes,
-        ):
+        if (use.weight_bytes, use.weight_limit_bytes) != (placement.weight_bytes, chip.weight_memory.total_bytes):
             raise ToolchainError(
                 f"ai8xize states {use}, where {placement.weight_bytes} bytes of weights were expected."
             )
@@ -150,8 +150,8 @@ class Ai8xBackend(Backend):
         return (), (
             f"weight memory: {use.weight_bytes:,} of {use.weight_limit_bytes:,} bytes",
             f"bias memory: {use.bias_bytes:,} of {use.bias_limit_bytes:,} bytes",
-            f"data memory: {placement.data_bytes:,} of {accelerator.data_memory.total_bytes:,} bytes",
-            f"layers: {len(network.layers)} of {accelerator.max_layers.value}",
+            f"data memory: {placement.data_bytes:,} of {chip.data_memory.total_bytes:,} bytes",
+            f"layers: {len(network.layers)} of {chip.max_layers.value}",
         )
 
     def _tool(self) -> Path:
@@ -178,12 +178,12 @@ def place_all(graph: Graph, target: McuTarget, constraints: Constraints) -> tupl
     """Return the hardware layers of a network and where they lie.
 
     Raises:
-        Refused: the accelerator's limits, or those of the user on Flash, are exceeded.
+        Refused: the accelerator's limits, or those of the user on Flash, are exceeded, or `place` found no room.
     """
-    accelerator = _accelerator(target)
-    limits.check_operators(graph, accelerator)
+    chip = _accelerator(target)
+    limits.check_operators(graph, chip)
     layers = hardware_layers(graph)
-    placement = place(layers, graph.input_shape, accelerator)
+    placement = place(layers, graph.input_shape, chip)
     need, limit = placement.weight_bytes + placement.bias_bytes, constraints.flash_limit_bytes(target)
     if need > limit:
         heaviest = max(layers, key=lambda layer: layer.weight_bytes).name
@@ -221,7 +221,3 @@ def _assets(checkout: Path, workdir: Path) -> Iterator[None]:
         yield
     finally:
         link.unlink()
-
-
-def _digest(paths: Iterator[Path]) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()[:8]

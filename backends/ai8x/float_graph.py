@@ -71,10 +71,10 @@ class _Reader:
         self.readers = Counter(name for node in graph.node for name in node.input)
         for node in graph.node:
             self.name = self._unique(_name(node))
-            make = getattr(self, f"_{node.op_type.lower()}", None)
+            make = _OPERATORS.get(node.op_type)
             if make is None:
                 raise _refused(node, f"it has no operator {node.op_type}")
-            make(node, {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute})
+            make(self, node, {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute})
 
     def _conv(self, node: onnx.NodeProto, found: dict[str, Any]) -> None:
         weights = self.constants[node.input[1]]
@@ -150,8 +150,6 @@ class _Reader:
             raise _refused(node, "it reshapes in front of a linear operator only")
         self._alias(node)
 
-    _reshape = _flatten
-
     def _alias(self, node: onnx.NodeProto) -> None:
         self.at[node.output[0]] = self.at[node.input[0]]
         if node.op_type == "Relu":
@@ -170,6 +168,19 @@ class _Reader:
     def _shape(self, node: onnx.NodeProto, side: int = 0) -> Shape:
         source = self.at[node.input[side]]
         return self.input_shape if source == NETWORK_INPUT else self.ops[source].shape
+
+
+_OPERATORS = {
+    "Add": _Reader._add,
+    "AveragePool": _Reader._averagepool,
+    "Conv": _Reader._conv,
+    "Flatten": _Reader._flatten,
+    "Gemm": _Reader._gemm,
+    "GlobalAveragePool": _Reader._globalaveragepool,
+    "MaxPool": _Reader._maxpool,
+    "Relu": _Reader._relu,
+    "Reshape": _Reader._flatten,
+}
 
 
 def _refused(node: onnx.NodeProto, reason: str) -> Refused:

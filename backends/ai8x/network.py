@@ -55,7 +55,7 @@ class Layer:
 
 
 def layers(graph: Graph) -> tuple[Layer, ...]:
-    """Return the hardware layers of a network, in execution order; `ai8x_limits.check_operators` comes before.
+    """Return the hardware layers of a network, in execution order; `limits.check_operators` comes before.
 
     A pooling whose result only a convolution reads becomes part of that one's layer. An operand of a sum must lie
     interleaved with the other one: its own layer writes it so where nobody else reads it, else a layer copies it.

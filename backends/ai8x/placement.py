@@ -1,18 +1,23 @@
 """Where a network lies in the memories of a MAX78000 or MAX78002, and what does not fit there.
 
-The rules are ai8xize's own (izer/kernels.py, izer/kbias.py, izer/backend/max7800x.py of ai8x-synthesis), so what they
-cannot place, that tool would not place with the same choice of processors either. The extra weight memory of four of a
-MAX78002's processors is left out.
+Where weights and biases come to lie once processors are chosen follows ai8xize's own rules (izer/kernels.py,
+izer/kbias.py, izer/backend/max7800x.py of ai8x-synthesis). Processors and places of the data are ours to choose, by
+rules of thumb and a bounded number of tries: what finds no place here, this backend refuses, though another choice
+might have one. The extra weight memory of four of a MAX78002's processors is left out.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from automcu_ray.accelerator import Accelerator
 from automcu_ray.graph import NETWORK_INPUT, Shape
-from backends.ai8x.limits import GROUP, PROCESSORS, SHARING, check_counts, passes, processors, too_large
+from backends.ai8x.limits import GROUP, PROCESSORS, SHARING, Refused, check_counts, passes, processors, too_large
 from backends.ai8x.memories import KERNEL_BYTES, bias_bytes, lowest_free, weight_words
 from backends.ai8x.network import Layer
+
+TRIES = 32  # of other processors, 4 ms in all; 200 found room for no more of 40 networks
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,11 @@ class Placement:
 
 
 def place(layers: Sequence[Layer], input_shape: Shape, accelerator: Accelerator) -> Placement:
-    """Return where a network lies.
+    """Return where a network lies; the same network always lies in the same place.
 
     Raises:
-        Refused: a count or memory of the accelerator is exceeded; the first one found.
+        Refused: a count or memory of the accelerator is exceeded, or none of our tries found room in one. Of a part of
+            a memory it says how far the first try reached, which is no lower bound.
     """
     check_counts(layers, accelerator)
     weight_bytes = sum(layer.weight_bytes for layer in layers)
@@ -52,8 +58,27 @@ def place(layers: Sequence[Layer], input_shape: Shape, accelerator: Accelerator)
         raise too_large(
             "weight_memory", heaviest.name, weight_bytes, limit, f"weights need {weight_bytes:,} bytes, the accelerator"
         )
-    tensors = _Tensors(layers, input_shape)
-    _choose_processors(layers, tensors, accelerator)
+    try:
+        return _try(layers, _Tensors(layers, input_shape), accelerator, None)
+    except Refused:
+        rng = Random(0)
+        for _ in range(TRIES if _has_choices(layers, _Tensors(layers, input_shape), accelerator) else 0):
+            with contextlib.suppress(Refused):
+                return _try(layers, _Tensors(layers, input_shape), accelerator, rng)
+        raise
+
+
+def _has_choices(layers: Sequence[Layer], tensors: "_Tensors", accelerator: Accelerator) -> bool:
+    """Return whether other processors could help: not where all are taken, or a map is larger than any place for it."""
+    indices = range(NETWORK_INPUT, len(layers))
+    too_wide = any(tensors.size_bytes(index) > accelerator.data_memory.part_bytes for index in indices)
+    free = any(tensors.root(i) not in tensors.start and tensors.count(i) <= PROCESSORS - GROUP for i in indices)
+    return free and not too_wide
+
+
+def _try(layers: Sequence[Layer], tensors: "_Tensors", accelerator: Accelerator, rng: Random | None) -> Placement:
+    """Return where a network lies with processors by rule of thumb, or by chance."""
+    _choose_processors(layers, tensors, accelerator, rng)
     first = [layer.inputs[0] for layer in layers]
     reads = tuple(tensors.mask(index) for index in first)
     writes = tuple(tensors.mask(index) for index in range(len(layers)))
@@ -64,7 +89,7 @@ def place(layers: Sequence[Layer], input_shape: Shape, accelerator: Accelerator)
         writes=writes,
         in_offsets=tuple(offsets[index] for index in first),
         out_offsets=tuple(offsets[index] for index in range(len(layers))),
-        weight_bytes=weight_bytes,
+        weight_bytes=sum(layer.weight_bytes for layer in layers),
         bias_bytes=biases,
         data_bytes=data_bytes,
     )
@@ -108,8 +133,10 @@ class _Tensors:
         return words * SHARING * (4 if wide else 1)
 
 
-def _choose_processors(layers: Sequence[Layer], tensors: _Tensors, accelerator: Accelerator) -> None:
-    """Give every class of tensors its processors: those where the weights of its readers come to lie lowest.
+def _choose_processors(
+    layers: Sequence[Layer], tensors: _Tensors, accelerator: Accelerator, rng: Random | None
+) -> None:
+    """Give every class of tensors its processors: where the weights of its readers come to lie lowest, or at random.
 
     As the toolchain does it, layers that take all processors are placed first, each layer at the lowest column that
     is a multiple of four and free in all its processors.
@@ -121,7 +148,8 @@ def _choose_processors(layers: Sequence[Layer], tensors: _Tensors, accelerator: 
         layer, source = layers[at], layers[at].inputs[0]
         columns = weight_words(layer)
         count, root = tensors.count(source), tensors.root(source)
-        starts = [tensors.start[root]] if root in tensors.start else range(0, len(used) - count + 1, GROUP)
+        starts = [tensors.start[root]] if root in tensors.start else [*range(0, len(used) - count + 1, GROUP)]
+        starts = [rng.choice(starts)] if rng else starts
         column, start = min((lowest_free(used[start : start + count], columns), start) for start in starts)
         if column + columns > limit:
             need = (column + columns) * KERNEL_BYTES
@@ -133,6 +161,17 @@ def _choose_processors(layers: Sequence[Layer], tensors: _Tensors, accelerator: 
 
 
 def _place_data(layers: Sequence[Layer], tensors: _Tensors, accelerator: Accelerator) -> tuple[dict[int, int], int]:
+    """Return the offset of every tensor, and the bytes in use: the lowest places, or from both ends in turn."""
+    try:
+        return _fill(layers, tensors, accelerator.data_memory.part_bytes, both_ends=False)
+    except Refused as error:
+        try:
+            return _fill(layers, tensors, accelerator.data_memory.part_bytes, both_ends=True)
+        except Refused:
+            raise error from None
+
+
+def _fill(layers: Sequence[Layer], tensors: _Tensors, limit: int, *, both_ends: bool) -> tuple[dict[int, int], int]:
     """Return the offset of every tensor, and the bytes in use; a tensor keeps its place until its last reader is done.
 
     The two operands of a sum lie interleaved, one word apart, in a block of their own.
@@ -149,8 +188,9 @@ def _place_data(layers: Sequence[Layer], tensors: _Tensors, accelerator: Acceler
         parts = _parts(tensors.mask(at))
         alive = sorted((begin, end) for mask, begin, end, until in placed if mask & parts and until >= at)
         begin = _gap(alive, size)
-        limit = accelerator.data_memory.part_bytes
-        if begin + size > limit:
+        if both_ends and len(placed) % 2:
+            begin = limit - size - _gap([(limit - end, limit - low) for low, end in reversed(alive)], size)
+        if not 0 <= begin <= limit - size:
             name = "input" if at == NETWORK_INPUT else layers[at].name
             what = f"the output of {name} would reach byte {begin + size:,} of a part of the data memory, which"
             raise too_large("data_memory", name, begin + size, limit, what)

@@ -34,7 +34,7 @@ class BoardRun:
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of the firmware, decoded."""
+    """One line of the firmware, decoded; `ticks` is 0 where the chip has nothing that counts them."""
 
     output: bytes
     ticks: int
@@ -106,9 +106,10 @@ class Board(ABC):
             greet(port, inputs[0].nbytes, output_bytes)
             answers = [ask(port, image.tobytes(), output_bytes) for image in inputs]
         outputs = np.frombuffer(b"".join(answer.output for answer in answers), dtype)
+        ticks = max(answer.ticks for answer in answers)
         return BoardRun(
             outputs.reshape(len(inputs), output_count),
-            self.instructions(max(answer.ticks for answer in answers), target),
+            self.instructions(ticks, target) if ticks else None,
             max(answer.stack_bytes for answer in answers),
             time.monotonic() - start,
         )

@@ -2,14 +2,11 @@
 
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
-import inspect
 import re
 from pathlib import Path
 from typing import Literal
 
-from automcu_ray import export, liveness, network, onnx_graph
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
@@ -21,6 +18,7 @@ from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.planner import largest_at_peak
+from backends.digest import SHARED, digest
 from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_program, scratch_folder
 
 PACKAGES = ("torch", "onnxruntime", "emx-onnx-cgen")
@@ -65,15 +63,19 @@ class CQemuBackend(Backend):
 
     def version(self) -> str:
         packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-        return f"{packages}, {GCC} {self._gcc_version}, ours {_own_version()}, stack {self.stack_bytes} B"
+        ours = digest(FIRMWARE.parent, *SHARED)
+        return f"{packages}, {self._gnu_versions}, ours {ours}, stack {self.stack_bytes} B"
 
     @functools.cached_property
-    def _gcc_version(self) -> str:
-        done = self.run([GCC, "-dumpfullversion"], timeout_s=SIZE_TIMEOUT_S, cwd=scratch_folder())
-        version = _succeed(done).stdout.strip()
-        if not re.fullmatch(r"[\w.+-]{1,40}", version):
-            raise ToolchainError(f"{GCC} should say its version, found {version[:80]!r}.")
-        return version
+    def _gnu_versions(self) -> str:
+        said = []
+        for asked, pattern in (("-dumpfullversion", r"[\w.+-]{1,40}"), ("-Wl,--version", r"[\w.+() -]{1,80}")):
+            done = self.run([GCC, asked], timeout_s=SIZE_TIMEOUT_S, cwd=scratch_folder())
+            line = (_succeed(done).stdout.splitlines() or [""])[0].strip()
+            if not re.fullmatch(pattern, line):
+                raise ToolchainError(f"{GCC} {asked} should say a version, found {line[:80]!r}.")
+            said.append(line)
+        return f"{GCC} {said[0]}, {said[1]}"
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
         start = cpu_seconds()
@@ -111,7 +113,7 @@ class CQemuBackend(Backend):
             start_origin=target.flash.origin,
             input_bytes=channels * height * width * value_bytes,
             output_bytes=deployed.num_classes * value_bytes,
-            stack_bytes=max(self.stack_bytes, stack.bound_bytes(_read(workdir / "net.ci"))),
+            stack_bytes=max(self.stack_bytes, stack.bound_bytes(_read(workdir / "net.ci")) + stack.GUARD_BYTES),
         )
 
     def _link(self, name: str, core: Core, uart: Uart, layout: Layout, workdir: Path) -> Completed:
@@ -175,18 +177,15 @@ class CQemuBackend(Backend):
         objects = [folder / f"{name}.o" for name in names]
         if not all(path.exists() for path in objects):
             folder.mkdir(exist_ok=True)
-            flags = [*CORE_FLAGS[core], *COMPILE_FLAGS, f"-DUART_BASE={uart.base:#x}u"]
+            flags = [
+                *CORE_FLAGS[core],
+                *COMPILE_FLAGS,
+                f"-DUART_BASE={uart.base:#x}u",
+                f"-DGUARD_BYTES={stack.GUARD_BYTES}u",
+            ]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
             _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
         return [str(path) for path in objects]
-
-
-@functools.cache
-def _own_version() -> str:
-    """Return a digest of our own way from a graph to an ELF: a change there makes old verdicts worthless."""
-    files = [path for path in sorted(FIRMWARE.parent.rglob("*")) if path.suffix in (".py", ".c", ".h", ".ld")]
-    files += [Path(inspect.getfile(module)) for module in (export, liveness, network, onnx_graph)]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]
 
 
 def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, FlashUsage]:

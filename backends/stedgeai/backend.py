@@ -6,15 +6,12 @@ real tool: exit codes, where each version leaves its files, and that it takes ou
 """
 
 import functools
-import hashlib
-import inspect
 import os
 import re
 import shutil
 from pathlib import Path
 from typing import Literal
 
-from automcu_ray import export, footprint, onnx_graph
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
@@ -22,10 +19,10 @@ from automcu_ray.graph import Graph
 from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Task
 from backends import int8_graph, qdq
-from backends.base import Backend, Firmware
+from backends.base import Backend, Firmware, foresee_whole_tensors
+from backends.digest import SHARED, digest
 from backends.programs import Completed, Runner, cpu_seconds, missing, run_program, scratch_folder
 from backends.qdq import importable
-from backends.stedgeai import text_reports, verdict
 from backends.stedgeai.json_reports import read_json
 from backends.stedgeai.report import VendorReport, agreed
 from backends.stedgeai.text_reports import read_text
@@ -38,8 +35,7 @@ WORKSPACE, OUTPUT = "workspace", "output"
 REPORT_BYTES = 4 << 20  # text reports in the wild have up to 180 kB, JSON 245 kB
 _SOURCE = re.compile(rf"(?:stai_)?{NAME}\w*\.(?:c|h)|{NAME}_generate_report\.txt")
 _SERIES = re.compile(r"stm32([a-z]\d|w[a-z]{1,2})")
-_BROKEN = re.compile(r"^.*\b(?:INTERNAL|TOOL) ERROR\b.*$|^\s*E\d{3}\b.*$", re.MULTILINE)
-_REMARK = re.compile(r"^\s*(E: .*)$", re.MULTILINE)
+_BROKEN = re.compile(r"\b(?:INTERNAL|TOOL) ERROR\b|^E\d{3}\b")
 _CROSS = re.compile(r"^ *X-cross #1 .*$", re.MULTILINE)
 
 
@@ -85,14 +81,13 @@ class StEdgeAiBackend(Backend):
         )
 
     def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
-        """Flash holds (`--compression none` keeps all weights); of RAM only the floor does: ST's planner is its own."""
-        found = footprint.footprint(graph, task.precision)
-        floor = footprint.ram_floor_bytes(graph, task.precision)
-        sound = {**vars(found), "ram_lower_bound_bytes": floor}
-        return footprint.check(footprint.Footprint(**sound), task.ram_limit_bytes, task.flash_limit_bytes)
+        """`--compression none` keeps all weights; ST's planner is its own."""
+        return foresee_whole_tensors(graph, task)
 
     def version(self) -> str:
-        return f"{self._tool_version}, {self.optimization}, ours {_own_version()}"
+        ours = digest(Path(__file__).parent, int8_graph, qdq, *SHARED)
+        checked = ", validate" if self.validate else ""
+        return f"{self._tool_version}, {self.optimization}{checked}, ours {ours}"
 
     @functools.cached_property
     def _tool_version(self) -> str:
@@ -144,13 +139,13 @@ class StEdgeAiBackend(Backend):
         said = f"{done.stdout}\n{done.stderr}".replace("\r", "")
         if refused := refusal(said):
             return refused
-        if broken := _BROKEN.search(said):
-            raise ToolchainError(f"{TOOL} {command} broke: {broken[0].strip()[:300]}. Log: {workdir}.")
+        lines = list(filter(None, map(str.strip, said.splitlines())))
+        if broken := next(filter(_BROKEN.search, lines), None):
+            raise ToolchainError(f"{TOOL} {command} broke: {broken[:300]}. Log: {workdir}.")
         if done.returncode != 0:
-            lines = [line for line in said.splitlines() if line.strip()]
-            last = lines[-1].strip()[:300] if lines else "silent"
+            last = lines[-1][:300] if lines else "silent"
             raise ToolchainError(f"{TOOL} {command} failed ({done.returncode}): {last}. Log: {workdir}.")
-        return _read(command, workdir), tuple(line.strip()[:300] for line in _REMARK.findall(said))[:5]
+        return _read(command, workdir), tuple(line[:300] for line in lines if line.startswith("E: "))[:5]
 
     def _run(self, command: str, deployed: DeployedNetwork, target: McuTarget, workdir: Path, *more: str) -> Completed:
         for folder in (WORKSPACE, OUTPUT):
@@ -225,11 +220,3 @@ def _sources(workdir: Path) -> tuple[Path, ...]:
     if not {f"{NAME}.c", f"{NAME}.h"} <= {path.name for path in written}:
         raise ToolchainError(f"{TOOL} generate should write {NAME}.c and {NAME}.h, found {[p.name for p in written]}.")
     return (*written, workdir / MODEL)
-
-
-@functools.cache
-def _own_version() -> str:
-    """Return a digest of our own way from a graph to a verdict: a change there makes old verdicts worthless."""
-    modules = (export, onnx_graph, int8_graph, qdq, text_reports, verdict)
-    files = [Path(__file__), *(Path(inspect.getfile(module)) for module in modules)]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:8]

@@ -21,15 +21,14 @@ _RAM = re.compile(rf"^ram \(total\)\s*:\s*{_N}(?: B)? \([^)\n]*\) = {_N} \+ {_N}
 _END_5 = re.compile(rf"^Complexity per-layer - macc={_N} rom={_N}[ \r]*\n", re.MULTILINE)
 _END = re.compile(rf"^(?:Complexity.* - )?macc={_N} weights={_N} act={_N} ram_io={_N}[ \r]*\n", re.MULTILINE)
 _LAYER = re.compile(r"^(?:\d+)? +\S+ \(([A-Z]\w*)(?:, ?[\w ]*)?\) ", re.MULTILINE)
-_ARRAYS = re.compile(r"^C-Arrays \((\d{1,9})\)(.*?)^C-Layers", re.MULTILINE | re.DOTALL)
+_ARRAYS = re.compile(r"^C-Arrays \((\d{1,9})\)", re.MULTILINE)
 _ARRAY = re.compile(r"^\d+ +(\S+) +\d+/(\d{1,15}) +(weights|activations|user)\b", re.MULTILINE)
 _SECTIONS = re.compile(r"^ Requested memory size .*", re.MULTILINE | re.DOTALL)
-_SECTION = re.compile(rf"^ (\S.*?) +{_N} +{_N} +{_N} +{_N} *\r?\n", re.MULTILINE)
 _SUMMARY = re.compile(rf"^  (RT total|TOTAL) +{_N} +(?:[\d.]+% +)?{_N} +(?:[\d.]+% *)?\r?\n", re.MULTILINE)
 _NO_OPERATORS = ("Input", "Placeholder")
 _SIZE = r"(\d{1,9}(?:\.\d{1,3})?) +(B|kB|MB)\b"
 _NPU_TOTAL = re.compile(rf"^Total: +{_SIZE} +-- weights: +{_SIZE} +activations: +{_SIZE}", re.MULTILINE)
-_NPU_REGION = re.compile(rf"^\t\w+ +\[.*-- weights: +{_SIZE} .*activations: +{_SIZE} ", re.MULTILINE)
+_NPU_REGION = re.compile(rf"^\t\w+ +\[.{{,300}}-- weights: +{_SIZE} .{{,300}}activations: +{_SIZE} ", re.MULTILINE)
 _NPU_EPOCHS = re.compile(r"^Total number of epochs:? +(\d{1,9})\b", re.MULTILINE)
 _NPU_EPOCH = re.compile(r"^(?:\| )?epoch[ _]\d+\s+(?:\|\s+)?-?(?:HW|SW|EC|HYB\w*)", re.MULTILINE)
 _UNIT = {"B": 1, "kB": 1 << 10, "MB": 1 << 20}
@@ -115,7 +114,7 @@ def _runtime(text: str, figures: VendorReport) -> Runtime | None:
     table = _SECTIONS.search(text)
     if table is None:
         return None
-    rows = {row[0].strip("*"): [_number(number) for number in row[1:]] for row in _SECTION.findall(table[0])}
+    rows = _section_rows(table[0])
     sums = {name: (_number(flash), _number(ram)) for name, flash, ram in _SUMMARY.findall(table[0])}
     try:
         total, runtime, stored, live, io = (rows.pop(name) for name in _SECTION_SUMS)
@@ -133,6 +132,16 @@ def _runtime(text: str, figures: VendorReport) -> Runtime | None:
     return Runtime(*runtime_sum, code_bytes=code, total_flash_bytes=total_sum[0])
 
 
+def _section_rows(table: str) -> dict[str, list[int]]:
+    """Return the rows of a name and four sizes; split by words, for a pattern would try every blank anew."""
+    rows = {}
+    for words in (line.split() for line in table.split("\n") if line[:1] == " " != line[1:2]):
+        name, sizes = " ".join(words[:-4]).strip("*"), words[-4:]
+        if name and all(re.fullmatch(_N, size) for size in sizes):
+            rows[name] = [_number(size) for size in sizes]
+    return rows
+
+
 def _operators(text: str) -> tuple[str, ...]:
     """Return the types of the layers that the tool lists, sorted; inputs and constants are no operators."""
     return tuple(sorted({kind for kind in _LAYER.findall(text) if kind not in _NO_OPERATORS}))
@@ -141,9 +150,10 @@ def _operators(text: str) -> tuple[str, ...]:
 def _buffers(text: str) -> tuple[Buffer, ...]:
     """Return the arrays of the generated C; () where the version lists none."""
     table = _ARRAYS.search(text)
-    if table is None:
+    end = text.find("\nC-Layers", table.end()) if table else -1
+    if table is None or end < 0:
         return ()
-    rows = _ARRAY.findall(table[2])
+    rows = _ARRAY.findall(text, table.end(), end)
     agreed("C-Arrays", [int(table[1]), len(rows)])
     return tuple(Buffer(name, int(size), in_flash=domain == "weights") for name, size, domain in rows)
 

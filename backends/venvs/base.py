@@ -1,8 +1,5 @@
 """What `vela` and `executorch` share: a program in their own environment is fed an int8 graph, and checked."""
 
-import functools
-import hashlib
-import inspect
 import shutil
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from automcu_ray import export, onnx_graph
+from automcu_ray import onnx_graph
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
@@ -21,15 +18,15 @@ from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Task
 from backends import int8_graph
 from backends.base import Backend, Firmware
+from backends.digest import SHARED, digest
 from backends.int8_graph import Int8Graph, read_int8_graph
 from backends.programs import LOG, cpu_seconds
 from backends.venvs.environment import FOREIGN, Environment
 
-PROBE, ANSWERS = "probe.npy", "answers.npy"  # beside the graph: what goes into the program and comes out
+PROBE, ANSWERS = "probe.npy", "answers.int8"  # beside the graph: what goes into the program and comes out
 PROBES = 8
 MAX_MEAN_STEPS = 2.0  # of 256: 0.7 is the largest seen, a wrong layer is off by tens
 TIMEOUT_S = 600.0
-_ANSWERS_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class VenvBackend(Backend):
         return "" if task.precision == "int8" else f"{self.name} is handed int8 networks, not {task.precision}"
 
     def version(self) -> str:
-        ours = _digest(Path(inspect.getfile(type(self))), FOREIGN / self.program)
+        ours = digest(Path(__file__).parent, int8_graph, *SHARED)
         return f"{', '.join(self.environment.requirements.read_text().split())}, ours {ours}"
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
@@ -146,15 +143,14 @@ def probes(shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
 
 
 def _answers(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    try:
-        if path.is_symlink() or path.stat().st_size > _ANSWERS_BYTES:
-            raise ValueError("not a small file")
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ToolchainError(f"{path.name} should hold the answers, found none: {error}.") from error
-    if not isinstance(found, np.ndarray) or found.dtype != np.int8 or found.shape != shape:
-        raise ToolchainError(f"{path.name} should hold int8 answers of shape {shape}.")
-    return found
+    """Return the answers that a file holds: their bytes and nothing else."""
+    if path.is_symlink() or not path.is_file():
+        raise ToolchainError(f"{path.name} should hold the answers, found none.")
+    if path.stat().st_size != prod(shape):
+        raise ToolchainError(
+            f"{path.name} should hold int8 answers of shape {shape}, found {path.stat().st_size} bytes."
+        )
+    return np.frombuffer(path.read_bytes(), np.int8, prod(shape)).reshape(shape)
 
 
 def judge(made: Compiled, graph: Int8Graph, target: McuTarget, constraints: Constraints) -> tuple[Violation, ...]:
@@ -186,10 +182,3 @@ def _violation(resource: Literal["ram", "flash"], need: int, limit: int, parts: 
         message=f"{resource} needs {need} bytes, {need - limit} more than the limit of {limit}; "
         f"the largest part is {what} of {where} ({size} bytes).",
     )
-
-
-@functools.cache
-def _digest(*files: Path) -> str:
-    """Return a digest of our own way from a graph to a verdict: a change there makes old verdicts worthless."""
-    modules = [Path(inspect.getfile(module)) for module in (export, onnx_graph, int8_graph)]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in (Path(__file__), *modules, *files))).hexdigest()[:8]

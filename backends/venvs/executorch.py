@@ -8,7 +8,11 @@ from pathlib import Path
 from pydantic import NonNegativeInt, PositiveInt, ValidationError
 
 from automcu_ray.errors import ToolchainError
+from automcu_ray.feasibility import Violation
+from automcu_ray.graph import Graph
 from automcu_ray.target import Frozen, McuTarget
+from automcu_ray.task import Task
+from backends.base import foresee_whole_tensors
 from backends.venvs.base import Compiled, VenvBackend
 from backends.venvs.environment import ENVIRONMENTS
 
@@ -29,6 +33,10 @@ class ExecutorchBackend(VenvBackend):
     environment = ENVIRONMENTS["executorch"]
     program = "write_pte.py"
     products = (PROGRAM, REPORT)
+
+    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+        """The .pte holds all weights; ExecuTorch's planner is its own."""
+        return foresee_whole_tensors(graph, task)
 
     def arguments(self, target: McuTarget) -> tuple[str, ...]:
         return (target.core.rstrip("fd"),)  # the float unit does not matter to int8 kernels

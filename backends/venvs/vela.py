@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from automcu_ray.errors import ToolchainError
+from automcu_ray.feasibility import Violation
+from automcu_ray.graph import Graph
 from automcu_ray.target import BYTES_PER_KB, McuTarget
+from automcu_ray.task import Task
 from backends.programs import Runner, run_program
 from backends.venvs.base import Compiled, VenvBackend
 from backends.venvs.environment import ENVIRONMENTS
@@ -41,6 +44,7 @@ class VelaBackend(VenvBackend):
     environment = ENVIRONMENTS["vela"]
     program = "write_tflite.py"
     products = (MODEL, OUTPUT)
+    follows_bounds = False
 
     def __init__(
         self,
@@ -55,6 +59,10 @@ class VelaBackend(VenvBackend):
         self.accelerator = accelerator
         named = {"--system-config": system_config, "--memory-mode": memory_mode, "--optimise": optimise}
         self.flags = [word for flag, name in named.items() if name is not None for word in (flag, name)]
+
+    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+        """Nothing is certain: Vela compresses weights, and computes maps in stripes that never exist whole."""
+        return ()
 
     def version(self) -> str:
         return f"{super().version()}, {' '.join([self.accelerator, *self.flags])}"

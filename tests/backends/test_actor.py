@@ -14,7 +14,7 @@ from automcu_ray.record import Candidate
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints
 from automcu_ray.task import Task
-from backends.actor import Toolchain
+from backends.actor import Toolchain, _keep_logs_only
 from backends.programs import missing
 
 pytestmark = pytest.mark.skipif(bool(missing(["arm-none-eabi-gcc"])), reason="needs arm-none-eabi-gcc")
@@ -68,6 +68,16 @@ def test_the_fix_of_a_refusal_links(digits_task: Task, tmp_path: Path) -> None:
     assert fixed.flash_bytes > 0.9 * task.flash_limit_bytes  # no more was given up than had to be
 
 
+def test_sizes_that_do_not_follow_our_bounds_bring_no_fix(digits_task: Task, tmp_path: Path) -> None:
+    layers = [{"type": "conv", "out_channels": 32}, {"type": "residual", "out_channels": 24}, {"type": "max_pool"}]
+    task = within(digits_task, 24, 16)
+    toolchain = Toolchain(task, "c_qemu", {}, tmp_path)
+    candidate = task.space.candidate(ArchitectureSpec.model_validate({"backbone": layers}))
+    assert toolchain.check(candidate).violations[0].fix is not None
+    toolchain.backend.follows_bounds = False  # type: ignore[misc]
+    assert toolchain.check(candidate).violations[0].fix is None
+
+
 def test_training_does_not_make_a_firmware_outgrow_its_verdict(digits_task: Task, tmp_path: Path) -> None:
     spec = ArchitectureSpec.model_validate({"backbone": [{"type": "pointwise", "out_channels": 64}] * 4})
     task = within(digits_task, 24, 128)
@@ -101,3 +111,34 @@ def test_training_does_not_make_a_firmware_outgrow_its_verdict(digits_task: Task
 )
 def test_onnx_paths_become_names_of_the_spec(told: str, meant: str) -> None:
     assert spec_names(told) == meant
+
+
+def test_what_a_tool_left_behind_masks_no_verdict(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "work"
+    for path in (outside, folder, folder / "objects"):
+        path.mkdir()
+    (outside / "kept").write_text("not ours")
+    (folder / "link").symlink_to(outside)
+    (folder / "dangling").symlink_to(folder / "nowhere")
+    (folder / "commands.log").write_text("$ gcc")
+    _keep_logs_only(folder)
+    assert [path.name for path in folder.iterdir()] == ["commands.log"] and (outside / "kept").exists()
+    _keep_logs_only(tmp_path / "gone")
+
+
+def test_a_folder_that_cannot_be_cleaned_up_masks_no_verdict(
+    digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "net.c" and tmp_path in path.parents:
+            raise PermissionError(path)
+        unlink(path, missing_ok)
+
+    toolchain = Toolchain(digits_task, "c_qemu", {}, tmp_path)
+    spec = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
+    monkeypatch.setattr(Path, "unlink", refuse)
+    candidate = digits_task.space.candidate(spec)
+    assert toolchain.check(candidate).feasible
+    assert {path.name for path in (tmp_path / candidate.hash).iterdir()} == {"commands.log", "net.c"}

@@ -1,18 +1,23 @@
 """The backend around ai8xize, with a stand-in for the tool; `test_ai8x_tool.py` runs the real one."""
 
+import dataclasses
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import yaml
 
 from automcu_ray.errors import ConfigError, ToolchainError, ToolMissingError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.target import Constraints
+from backends.ai8x import float_graph
 from backends.ai8x.backend import Ai8xBackend, convert
+from backends.ai8x.limits import Refused
+from backends.digest import digest
 from backends.programs import Completed
 from tests.backends.ai8x_networks import conv, deploy_graph, images, make_graph, make_task, read_target
 
@@ -185,8 +190,9 @@ def test_without_a_checkout_it_says_how_to_get_one(checkout: Path, tmp_path: Pat
     assert Ai8xBackend(checkout=str(checkout), python="/no/python").missing_programs() == ("/no/python",)
     with pytest.raises(ToolMissingError, match="git clone"):
         Ai8xBackend().build(deployed, read_target(), Constraints(), tmp_path)
-    with pytest.raises(ConfigError, match="absolute"):
-        Ai8xBackend(checkout="some/folder")
+    for relative in ({"checkout": "some/folder"}, {"checkout": "folder"}, {"python": "venv/bin/python"}):
+        with pytest.raises(ConfigError, match="absolute"):
+            Ai8xBackend(**relative)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +214,33 @@ def test_its_version_tells_whether_the_tool_can_run(stdout: str, returncode: int
             backend.version()
     else:
         assert "numpy 1.26.4, torch 2.3.1" in backend.version()
+
+
+def test_the_version_covers_the_tool_and_leaves_out_what_else_lies_in_the_checkout(checkout: Path) -> None:
+    def run(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed:
+        return Completed(list(argv), 0, "1.26.4 2.3.1\n", "")
+
+    def version() -> str:
+        digest.cache_clear()
+        return Ai8xBackend(checkout=str(checkout), run=run).version()
+
+    (checkout / "izer" / "backend").mkdir(parents=True)
+    (checkout / "venv" / "izer").mkdir(parents=True)
+    seen = {version()}
+    for name, counts in {"ai8xize.py": True, "izer/backend/max7800x.py": True, "venv/izer/other.py": False}.items():
+        (checkout / name).write_text("# changed")
+        assert (version() not in seen) == counts, name
+        seen.add(version())
+
+
+@pytest.mark.parametrize("operator", ["Shape", "Unique", "Same", "With_Values"])
+def test_an_operator_is_refused_by_name_even_where_the_reader_has_a_method_of_that_name(
+    deployed: DeployedNetwork, operator: str
+) -> None:
+    model = onnx.load_from_string(deployed.float_onnx)
+    model.graph.node[0].op_type = operator
+    with pytest.raises(Refused, match=f"no operator {operator}"):
+        float_graph.read(dataclasses.replace(deployed, float_onnx=model.SerializeToString()))
 
 
 def test_it_can_be_sent_to_another_process(checkout: Path) -> None:

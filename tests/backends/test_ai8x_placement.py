@@ -6,11 +6,20 @@ from typing import Any
 import pytest
 
 from automcu_ray.graph import NETWORK_INPUT
+from backends.ai8x import placement
 from backends.ai8x.limits import Refused, passes, processors
 from backends.ai8x.memories import lowest_free, weight_words
 from backends.ai8x.network import Layer, layers
 from backends.ai8x.placement import Placement, place
 from tests.backends.ai8x_networks import conv, make_graph, make_task, read_target
+
+FIT_LATER: dict[str, tuple[list[dict[str, Any]], tuple[int, int, int]]] = {
+    "data": ([conv(256), conv(256, kernel_size=1), {"type": "max_pool"}, conv(16, kernel_size=1)], (3, 32, 32)),
+    "weights": (
+        [conv(48, kernel_size=1), {"type": "max_pool"}, conv(16, kernel_size=1), *map(conv, (128, 96, 96, 128, 48))],
+        (3, 16, 16),
+    ),
+}
 
 
 def put(spec: list[dict[str, Any]], shape: tuple[int, int, int] = (3, 16, 16), target: str = "max78000") -> Placement:
@@ -75,8 +84,33 @@ def test_operands_of_a_sum_lie_one_word_apart() -> None:
     assert found.writes[first] == found.writes[second] == found.reads[at]
 
 
+@pytest.mark.parametrize(("spec", "shape"), FIT_LATER.values(), ids=FIT_LATER)
+def test_what_the_first_choice_has_no_room_for_is_placed_otherwise(
+    spec: list[dict[str, Any]], shape: tuple[int, int, int]
+) -> None:
+    """First fit refuses both; ai8xize takes both (test_ai8x_tool.py)."""
+    assert put(spec, shape) == put(spec, shape)
+
+
+def test_a_map_that_finds_no_room_below_lies_at_the_upper_end() -> None:
+    # a part has 32,768 bytes: image 4,096, 256 channels of 32x32 16,384 by four passes of 1,024 words, twice; first fit
+    # puts the first behind the image, and the second neither below nor behind it
+    spec, shape = FIT_LATER["data"]
+    assert put(spec, shape).out_offsets[:2] == (32_768 - 16_384, 0)
+
+
+def place_from_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = placement._fill
+    monkeypatch.setattr(placement, "_fill", lambda *about, both_ends: fill(*about, both_ends=True))
+
+
 @pytest.mark.parametrize("target", ["max78000", "max78002"])
-def test_nothing_is_overwritten_before_its_last_reader(target: str) -> None:
+@pytest.mark.parametrize("both_ends", [False, True])
+def test_nothing_is_overwritten_before_its_last_reader(
+    target: str, both_ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if both_ends:
+        place_from_both_ends(monkeypatch)
     task, rng = make_task((3, 10, 10), target), Random(7)
     accelerator = task.target.accelerator
     assert accelerator is not None

@@ -14,6 +14,7 @@ from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints
 from backends.ai8x.backend import Ai8xBackend, convert
 from tests.backends.ai8x_networks import conv, deploy_graph, make_graph, make_task, read_target
+from tests.backends.test_ai8x_placement import FIT_LATER, place_from_both_ends
 from trainables.datasets.digits import digits
 from trainables.job import TrainingJob
 
@@ -69,6 +70,29 @@ def test_random_specs_take_the_memory_that_was_foreseen(
         if all(np.any(layer.biases) for layer in network.values if layer.biases is not None):
             assert made.report.notes[1].startswith(f"bias memory: {placement.bias_bytes:,} of ")
         built += 1
+
+
+@pytest.mark.parametrize(("layers", "shape"), FIT_LATER.values(), ids=FIT_LATER)
+def test_what_is_placed_at_a_later_try_the_tool_takes(
+    backend: Ai8xBackend, tmp_path: Path, layers: list[dict[str, Any]], shape: tuple[int, int, int]
+) -> None:
+    graph, task = make_graph(layers, shape), make_task(shape)
+    assert backend.foresee(graph, task) == ()
+    made = backend.build(deploy_graph(graph), task.target, task.constraints, tmp_path)
+    assert made.report.feasible, made.report.violations
+
+
+def test_a_sum_of_maps_at_the_upper_end_is_taken(
+    backend: Ai8xBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its two operands, 8x8 words of 4 bytes each, end where a part of the memory ends."""
+    place_from_both_ends(monkeypatch)
+    task = make_task()
+    graph = make_graph([{"type": "max_pool"}, {"type": "residual", "out_channels": 40}])
+    deployed = deploy_graph(graph)
+    assert 32_768 - 512 in convert(deployed, task.target, task.constraints)[1].in_offsets
+    made = backend.build(deployed, task.target, task.constraints, tmp_path)
+    assert made.report.feasible, made.report.violations
 
 
 @pytest.mark.parametrize(

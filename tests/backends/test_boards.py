@@ -194,14 +194,14 @@ def test_instructions_and_stack_are_the_same_in_every_run(build: Callable[[str, 
     assert len({(run.instructions, run.stack_used_bytes) for run in runs}) == 1
 
 
-def link_own_net(source: str, folder: Path, target: McuTarget) -> Path:
-    """Link a hand-written net() into the harness; one byte in, one byte out, 1 KB of stack."""
+def link_own_net(source: str, folder: Path, target: McuTarget, stack_bytes: int = 1024) -> Path:
+    """Link a hand-written net() into the harness; one byte in, one byte out."""
     (folder / "net.c").write_text(source)
     backend = CQemuBackend()
     backend._compile(target.core, folder)
     flash, ram = target.flash, target.main_ram
     here = (flash.origin, flash.size_bytes, ram.origin, ram.size_bytes, flash.origin)
-    layout = Layout(*here, input_bytes=1, output_bytes=1, stack_bytes=1024)
+    layout = Layout(*here, input_bytes=1, output_bytes=1, stack_bytes=stack_bytes)
     backend._link("net", target.core, target.uart, layout, folder)
     return backend._link_for_emulator(target, layout, folder) or folder / "net.elf"
 
@@ -209,6 +209,39 @@ def link_own_net(source: str, folder: Path, target: McuTarget) -> Path:
 def run_one(elf: Path, target: McuTarget, timeout_s: float = 20) -> int | None:
     board = QemuBoard(timeout_s=timeout_s)
     return board.run(elf, target, np.zeros((1, 1), np.int8), output_dtype=np.int8, output_count=1).instructions
+
+
+SKIPS = "extern volatile unsigned _stack_start[]; void net(void) {{ _stack_start[{}] = 0; }}"
+
+
+def test_an_overflow_that_skips_the_last_word_of_the_stack_is_seen(
+    qemu: None, tmp_path: Path, target: McuTarget
+) -> None:
+    for word in (1, 63):  # 256 bytes are never needed
+        with pytest.raises(BoardError, match="stack larger than its reserve"):
+            run_one(link_own_net(SKIPS.format(word), tmp_path, target), target)
+    assert run_one(link_own_net(SKIPS.format(64), tmp_path, target), target) is not None
+
+
+NO_SYSTICK = "void net(void) { *(volatile unsigned *)0xE000E010u = 0; *(volatile unsigned *)0xE000E018u = 0; }"
+
+
+def test_where_nothing_counts_ticks_the_answer_comes_without_them(qemu: None, tmp_path: Path) -> None:
+    target = read_target("nrf51822")
+    assert run_one(link_own_net(NO_SYSTICK, tmp_path, target), target, timeout_s=5) is None
+
+
+def test_no_ticks_are_no_count_and_never_zero_instructions(target: McuTarget) -> None:
+    class Counting(ScriptedBoard):
+        def instructions(self, ticks: int, target: McuTarget) -> int | None:
+            return 10 * ticks
+
+    def counted(ticks: int) -> int | None:
+        said = GREETING + f"OUT 01ff {ticks:016x} 00000064\n".encode() * 2
+        board = Counting(said)
+        return board.run(Path("net.elf"), target, INPUTS, output_dtype=np.int8, output_count=2).instructions
+
+    assert (counted(3), counted(0)) == (30, None)
 
 
 def countdown(start: int) -> str:
@@ -246,12 +279,28 @@ void net(void) {
 """
 
 
+# What code written by a model may call besides: large angles need the deepest calls.
+ANGLES = """
+#include <math.h>
+volatile float x = 3e8f;
+void net(void) { x = sinf(x) * 1e9f; x = cosf(x) * 1e9f; x = tanf(x); }
+"""
+DOUBLES = """
+#include <math.h>
+volatile double x = 3e8;
+void net(void) { x = sin(x * 1e9); x = pow(x * x + 0.1, 1.7); x = cos(x * 1e12); x = erf(x); x = log1p(x); }
+"""
+
+
 @pytest.mark.parametrize("name", ONE_TARGET_A_MACHINE)
-def test_no_function_of_a_library_uses_more_stack_than_its_allowance(qemu: None, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("source", "most"), [(LIBRARY, 640), (ANGLES, 1024), (DOUBLES, 1400)])
+def test_no_function_of_a_library_uses_more_stack_than_its_allowance(
+    qemu: None, source: str, most: int, name: str, tmp_path: Path
+) -> None:
     target = read_target(name)
-    elf = link_own_net(LIBRARY, tmp_path, target)
+    elf = link_own_net(source, tmp_path, target, stack_bytes=2048)
     got = QemuBoard(timeout_s=20).run(elf, target, np.zeros((1, 1), np.int8), output_dtype=np.int8, output_count=1)
-    assert 0 < got.stack_used_bytes < stack.bound_bytes((tmp_path / "net.ci").read_text()) <= 640
+    assert 0 < got.stack_used_bytes < stack.bound_bytes((tmp_path / "net.ci").read_text()) <= most
 
 
 @pytest.mark.parametrize(

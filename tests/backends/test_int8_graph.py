@@ -86,6 +86,22 @@ def test_a_form_that_is_not_known_is_named() -> None:
         read_int8_graph(model.deployed())
 
 
+@pytest.mark.parametrize(
+    ("attributes", "refused"),
+    [
+        ({}, "coordinate_transformation_mode b'half_pixel'"),
+        ({"coordinate_transformation_mode": "asymmetric"}, "nearest_mode b'round_prefer_floor'"),
+        ({"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, "operator Concat"),
+    ],
+)
+def test_an_enlarging_is_read_with_the_defaults_of_onnx(attributes: dict[str, str], refused: str) -> None:
+    """What is refused last is what stands behind it, so that the enlarging itself has been taken."""
+    model = Model(default_rng(0), (2, 4, 4))
+    model.add("Resize", "image", "", model.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest", **attributes)
+    with pytest.raises(ToolchainError, match=refused):
+        read_int8_graph(model.deployed())
+
+
 def test_two_scales_for_one_tensor_are_an_error() -> None:
     model = Model(default_rng(0), (2, 4, 4))
     other = model.quantised(0.5)

@@ -110,3 +110,16 @@ def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path) -> None:
             time.sleep(0.02)
         process.kill()
     assert gone("sleep", "62.25")
+
+
+def test_a_limit_that_somebody_has_set_for_us_stays(tmp_path: Path) -> None:
+    ask = "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE))"
+    script = (
+        "import resource, sys; from pathlib import Path; from backends.programs import run_program\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))\n"
+        f"argv, cwd = [sys.executable, '-c', {ask!r}], Path({str(tmp_path)!r})\n"
+        "said = [run_program(argv, timeout_s=30, cwd=cwd, disk_bytes=size) for size in (1_000_000, 9_000_000)]\n"
+        "print([done.stdout.strip() for done in said])"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "['(1000000, 3000000)', '(3000000, 3000000)']"

@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -21,7 +21,7 @@ from automcu_ray.task import Task
 from backends import BACKENDS
 from backends.actor import Toolchain
 from backends.base import Backend, Firmware
-from backends.programs import LOG, run_program
+from backends.programs import LOG, Completed, run_program
 from backends.stedgeai.backend import StEdgeAiBackend, find_tool
 from tests.backends import fake_stedgeai
 from tests.contracts.backend_contract import TOO_SMALL, BackendContract
@@ -266,6 +266,19 @@ def test_the_version_says_what_decides_a_verdict(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FAKE_STEDGEAI", "no_version")
     with pytest.raises(ToolchainError, match="should say its version, found 'what"):
         StEdgeAiBackend().version()
+
+
+@pytest.mark.parametrize("flood", ["\n" * (1 << 20), " " * (1 << 20), ("\n" + " " * 1000) * 1000])
+def test_a_flood_of_blanks_takes_no_time(flood: str, target: McuTarget, tmp_path: Path) -> None:
+    def run(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed:
+        return Completed(list(argv), 1, f"one {flood} two", flood)
+
+    with pytest.raises(ToolchainError, match=r"failed \(1\): (one|two)"):
+        StEdgeAiBackend(run=run).build(deployed_network("plain", "int8"), target, Constraints(), tmp_path)
+
+
+def test_validation_is_part_of_the_version() -> None:
+    assert StEdgeAiBackend(validate=True).version() != StEdgeAiBackend().version()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """ST's reports, of every version at hand: figures equal to the index, or an error; never a zero in between."""
 
+import contextlib
 import csv
 import json
 import re
@@ -292,3 +293,25 @@ def test_c_info_that_contradicts_its_pools_is_an_error() -> None:
     for figure in ('"weights": 300', '"activations": 128'):
         with pytest.raises(ToolchainError, match="should be one number"):
             read_json(text.replace(figure, f"{figure}1"))
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        " x" + " " * (1 << 20),
+        "\n" * (1 << 20),
+        " x" + " 1" * (1 << 19),
+        "C-Arrays (1)\n" * (1 << 16),
+        "\tx [" + "-- weights: 1 B " * (1 << 16),
+    ],
+    ids=["blanks", "blank lines", "numbers", "tables", "regions"],
+)
+@pytest.mark.parametrize("report", [CORE_2, NPU], ids=["Cortex-M", "NPU"])
+def test_a_flood_in_a_report_takes_no_time(report: str, flood: str) -> None:
+    """What is said then does not matter here: patterns that try every blank anew would take hours."""
+    for text in (f"{report}\n{flood}\n", report.replace(" Requested memory size", f"{flood}\n Requested memory size")):
+        with contextlib.suppress(ToolchainError):
+            read_text(text)
+    inside = re.sub(r"( Requested memory size[^\n]*\n)", lambda found: found[1] + flood + "\n", report)
+    with contextlib.suppress(ToolchainError):
+        read_text(inside)

@@ -9,10 +9,12 @@ from torch import nn
 from automcu_ray import plugins
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
+from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Task
 from backends import BACKENDS
 from backends.base import Backend
+from backends.c_qemu.backend import CQemuBackend
 from backends.venvs.base import PROBES, probes
 from backends.venvs.environment import ENVIRONMENTS
 from backends.venvs.vela import VelaBackend
@@ -44,7 +46,7 @@ class FakeVela:
     def answer(self, folder: Path) -> None:
         (folder / "net.tflite").write_bytes(b"model")
         answers = self.deployed.run(probes(self.deployed.input_shape)).astype(int) + self.offset
-        np.save(folder / "answers.npy", answers.clip(-128, 127).astype(np.int8))
+        answers.clip(-128, 127).astype(np.int8).tofile(folder / "answers.int8")
 
 
 @pytest.fixture
@@ -131,12 +133,12 @@ def test_a_network_that_answers_otherwise_is_an_error(fake: FakeVela, target: Mc
         VelaBackend(run=fake).build(fake.deployed, target, Constraints(), workdir)
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"rubbish", b"\x93NUMPY\x01\x00"])
+@pytest.mark.parametrize("rubbish", [b"", b"PK\x03\x04garbage", b"\x93NUMPY\x01\x00" + b"(" * 9000, bytes(41)])
 def test_rubbish_in_place_of_answers_is_an_error(
     fake: FakeVela, target: McuTarget, workdir: Path, rubbish: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fake, "answer", lambda folder: (folder / "answers.npy").write_bytes(rubbish))
-    with pytest.raises(ToolchainError, match=r"answers\.npy"):
+    monkeypatch.setattr(fake, "answer", lambda folder: (folder / "answers.int8").write_bytes(rubbish))
+    with pytest.raises(ToolchainError, match=r"answers\.int8 should hold int8 answers of shape \(8, 5\)"):
         VelaBackend(run=fake).build(fake.deployed, target, Constraints(), workdir)
 
 
@@ -144,7 +146,7 @@ def test_answers_of_another_shape_are_an_error(
     fake: FakeVela, target: McuTarget, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = np.zeros((PROBES, 4), np.int8)
-    monkeypatch.setattr(fake, "answer", lambda folder: np.save(folder / "answers.npy", wrong))
+    monkeypatch.setattr(fake, "answer", lambda folder: wrong.tofile(folder / "answers.int8"))
     with pytest.raises(ToolchainError, match=r"int8 answers of shape \(8, 5\)"):
         VelaBackend(run=fake).build(fake.deployed, target, Constraints(), workdir)
 
@@ -182,6 +184,15 @@ def test_a_summary_of_something_else_is_an_error(fake: FakeVela, target: McuTarg
 def test_only_int8_is_suitable(digits_task: Task) -> None:
     assert VelaBackend().unsuitable(digits_task) == ""
     assert "float32" in VelaBackend().unsuitable(digits_task.model_copy(update={"precision": "float32"}))
+
+
+def test_nothing_is_foreseen_for_a_compiler_that_needs_less_than_our_bounds(digits_task: Task) -> None:
+    """Its files are smaller than the weights, its memory smaller than the largest map: neither is certain."""
+    tight = digits_task.model_copy(update={"constraints": Constraints(ram_kb=0.1, flash_kb=0.1)})
+    spec = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 32}]})
+    graph = digits_task.space.graph(spec)
+    assert CQemuBackend().foresee(graph, tight) and VelaBackend().foresee(graph, tight) == ()
+    assert CQemuBackend().follows_bounds and not VelaBackend().follows_bounds
 
 
 def test_options_are_part_of_the_version() -> None:

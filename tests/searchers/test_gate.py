@@ -94,6 +94,19 @@ def test_a_toolchain_that_breaks_or_dies_is_a_verdict(
     assert wait(gate)[0][1] == REPORT
 
 
+def test_an_error_without_a_text_is_a_verdict_too(
+    digits_task: Task, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(ref: object) -> FeasibilityReport:
+        raise ToolchainError("")
+
+    gate = Gate(digits_task, workers=workers[:1])
+    gate.submit(candidate(digits_task, 4))
+    monkeypatch.setattr("searchers.gate.ray.get", silent)
+    ((_, report),) = wait(gate)
+    assert report.violations[0].message == "the toolchain broke: ToolchainError"
+
+
 def test_a_verdict_is_asked_for_once(digits_task: Task, workers: list[str], tmp_path: Path) -> None:
     cache = VerdictCache(tmp_path, digits_task, "fake 1")
     gate = Gate(digits_task, workers=workers, cache=cache)

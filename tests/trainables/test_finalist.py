@@ -126,9 +126,15 @@ class VendorBackend(Backend):
 
 class BrokenBackend(VendorBackend):
     name = "broken"
+    error: Exception = ToolchainError("it fell over")
 
     def build(self, *arguments: Any) -> Firmware:
-        raise ToolchainError("it fell over")
+        raise self.error
+
+
+class CrashingBackend(BrokenBackend):
+    name = "crashing"
+    error = ValueError("not a zip file")
 
 
 def test_a_toolchain_without_an_elf_can_make_a_winner_and_no_board_is_asked(digits_task: Task, tmp_path: Path) -> None:
@@ -143,14 +149,17 @@ def test_a_toolchain_without_an_elf_can_make_a_winner_and_no_board_is_asked(digi
 
 @TOOLS
 def test_second_opinions_stand_beside_the_verdict_and_decide_nothing(digits_task: Task, tmp_path: Path) -> None:
-    no = Violation(rung=Rung.CONVERT, resource="operator", message="no add here")
-    about = dataclasses.replace(job(digits_task, tmp_path), second_opinions=(VendorBackend(no), BrokenBackend()))
+    no = Violation(rung=Rung.CONVERT, resource="operator", where="/layer_2__add/Add_quant", message="no add here")
+    opinions = (VendorBackend(no), BrokenBackend(), CrashingBackend())
+    about = dataclasses.replace(job(digits_task, tmp_path), second_opinions=opinions)
     found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), about)
     assert found.usable and found.feasibility and found.feasibility.backend == "c_qemu"
-    refused, broken = found.second_opinions
-    assert refused.violations == (no,) and refused.flash_bytes == 1000
+    refused, broken, crashed = found.second_opinions
+    (violation,) = refused.violations
+    assert (violation.where, violation.message, refused.flash_bytes) == ("layer_2.add", "no add here", 1000)
     assert broken.violations[0].resource == "tool" and broken.violations[0].message == "it fell over"
-    assert (tmp_path / "abc" / "shipped" / "vendor" / "project" / "net.c").exists()
+    assert crashed.violations[0].message == "ValueError: not a zip file"
+    assert not (tmp_path / "abc" / "shipped" / "vendor").exists(), "what does not fit does not ship"
 
 
 @TOOLS

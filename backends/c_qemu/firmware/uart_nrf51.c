@@ -1,7 +1,7 @@
 /* UART of the nRF51, at UART_BASE; nRF51 Series Reference Manual 3.0, section 29 (UART).
  *
  * Pins and baud rate belong to the board: QEMU needs none of them, real silicon does. The harness counts by SysTick,
- * which QEMU's nRF51 has and the real one has not.
+ * which QEMU's nRF51 has and the real one has not: there it answers 0 ticks.
  */
 #include "harness.h"
 

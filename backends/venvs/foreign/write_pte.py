@@ -1,6 +1,6 @@
 """Writes net.pte from an int8 graph, in the environment of backend `executorch`, and what it answers to some inputs.
 
-    python write_pte.py FOLDER CORE   reads graph.json, constants.npz, probe.npy; writes net.pte, pte.json, answers.npy
+    python write_pte.py FOLDER CORE   reads graph.json, constants.npz, probe.npy; writes net.pte, pte.json, answers.int8
 
 The graph becomes a torch module that dequantises, computes and quantises with the scales that it came with: what
 ExecuTorch's own quantiser would leave, so that its Cortex-M passes turn each such triple into a call of CMSIS-NN. What
@@ -207,7 +207,7 @@ def main(folder: Path, core: str) -> None:
     lowered = CortexMPassManager(edge.exported_program(), target_config=target).transform()
     edge._edge_programs["forward"] = lowered  # as ExecuTorch's own Cortex-M compiler puts it back
     module = lowered.module()
-    np.save(folder / "answers.npy", np.concatenate([module(image).numpy() for image in probe]))
+    np.concatenate([module(image).numpy() for image in probe]).tofile(folder / "answers.int8")
     program = edge.to_executorch()
     (folder / "net.pte").write_bytes(program.buffer)
     plan = program.executorch_program.execution_plan[0]

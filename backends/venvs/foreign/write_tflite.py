@@ -1,6 +1,6 @@
 """Writes net.tflite from an int8 graph, in the environment of backend `vela`, and what it answers to some inputs.
 
-    python write_tflite.py FOLDER     reads graph.json, constants.npz, probe.npy; writes net.tflite, answers.npy
+    python write_tflite.py FOLDER     reads graph.json, constants.npz, probe.npy; writes net.tflite, answers.int8
 
 Weights and quantisation are taken over as they are. TensorFlow Lite holds images as NHWC: tensors of four axes are
 written that way, and transposed before operators that care about the order alone. Where an operator of TensorFlow Lite
@@ -267,7 +267,7 @@ def main(folder: Path) -> None:
     with np.load(folder / "constants.npz") as constants:
         model = Writer(graph, dict(constants)).file()
     (folder / "net.tflite").write_bytes(model)
-    np.save(folder / "answers.npy", answers(model, np.load(folder / "probe.npy")))
+    answers(model, np.load(folder / "probe.npy")).tofile(folder / "answers.int8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,25 @@
+"""What is checked before a run begins."""
+
+import pytest
+
+from automcu_ray import plan
+from automcu_ray.config import compose
+from automcu_ray.errors import ConfigError
+from backends.base import Backend
+from tests.trainables.test_finalist import VendorBackend
+
+
+@pytest.mark.parametrize("backend", ["vela", "analytic"])
+def test_a_backend_takes_part_once_at_most(backend: str) -> None:
+    opinions = "second_opinions=[vela]" if backend == "vela" else "second_opinions=[vela,{name: vela, optimise: Size}]"
+    config = compose({"task": "digits", "searcher": "random", "backend": backend}, [opinions])
+    with pytest.raises(ConfigError, match="once at most, found 'vela' twice"):
+        plan.prepare(config)
+
+
+def test_second_opinions_go_with_the_analytic_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    opinion: Backend = VendorBackend()
+    monkeypatch.setattr(plan, "_make_backend", lambda plugin: opinion)
+    config = compose({"task": "digits", "searcher": "random", "backend": "analytic"}, ["second_opinions=[vela]"])
+    found = plan.prepare(config)
+    assert (found.backend, found.second_opinions) == (None, (opinion,))
