@@ -21,10 +21,13 @@ __all__ = ["per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
-def start(resources: Resources) -> None:
-    """Start Ray on this machine, or join the cluster at `ray_address`, whose workers then get this checkout."""
+def start(resources: Resources) -> bool:
+    """Start Ray on this machine, or join the cluster at `ray_address`, whose workers then get this checkout.
+
+    Returns whether that was still to do: who did it shuts it down.
+    """
     if ray.is_initialized():
-        return
+        return False
     if resources.ray_address is None:
         ray.init(
             num_cpus=len(os.sched_getaffinity(0)),
@@ -39,6 +42,7 @@ def start(resources: Resources) -> None:
             logging_level="ERROR",
             log_to_driver=False,
         )
+    return True
 
 
 def per_trial(resources: Resources, *, reserved_gpus: float = 0.0) -> tuple[float, float]:

@@ -186,6 +186,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
+def sweep_file(name: str) -> Path:
+    """Return the path of a sweep: one of configs/sweep by name, or a file."""
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    if name not in names("sweep"):
+        raise unknown_name("sweep", name, names("sweep"))
+    return CONFIGS / "sweep" / f"{name}.yaml"
+
+
 def _load(group: str, name: str) -> dict[str, Any]:
     if name.endswith((".yaml", ".yml")):
         return read_yaml(Path(name))

@@ -41,6 +41,11 @@ class Plan:
     points: tuple[Candidate, ...]
 
     @property
+    def on_table(self) -> bool:
+        """Whether accuracies are looked up: nothing is trained or built."""
+        return isinstance(self.dataset, Table)
+
+    @property
     def backends(self) -> tuple[Backend, ...]:
         """All toolchains that take part, the one that decides first."""
         return (*([self.backend] if self.backend else []), *self.second_opinions)
@@ -80,11 +85,12 @@ def prepare(config: RunConfig) -> Plan:
         target=config.target,
         constraints=config.constraints,
         precision=config.precision,
+        form=dataset.wants,
     )
-    if make_searcher.proposes != dataset.wants:
+    if dataset.wants not in make_searcher.proposes:
         raise ConfigError(
-            f"searcher {searcher.name!r} proposes a {make_searcher.proposes}, task {config.task!r} wants a "
-            f"{dataset.wants}: genius and nasbench201 go together."
+            f"searcher {searcher.name!r} proposes a {' or '.join(make_searcher.proposes)}, task {config.task!r} wants "
+            f"a {dataset.wants}: take another searcher, or another task."
         )
     opinions = tuple(_make_backend(plugin) for plugin in config.second_opinions)
     _check_backends([*([backend] if backend else []), *opinions], task)

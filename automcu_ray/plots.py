@@ -4,7 +4,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from automcu_ray.feasibility import Rung
 from automcu_ray.ledger import Cost
+from automcu_ray.outcomes import Curve
 from automcu_ray.record import Finalist, Record
 from automcu_ray.target import BYTES_PER_KB
 
@@ -140,6 +141,18 @@ def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> 
     places = {r.candidate.number: (float(x), r.score) for x, r in zip(order, trained, strict=True)}
     _draw_finalists(axes, places, finalists)
     return _svg(figure, f"Best validation accuracy after each of {len(trained)} trained candidates.")
+
+
+def curves_figure(curves: Mapping[str, Curve]) -> str:
+    """Return the mean best accuracy so far against trained candidates, one line a label, with its interval."""
+    figure, axes = _axes("trained candidates", "best validation accuracy")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _draw_accuracies(axes, [value for curve in curves.values() for value in (*curve.low, *curve.high)])
+    for number, (label, curve) in enumerate(curves.items()):
+        order, color = range(1, len(curve.mean) + 1), f"C{number}"
+        axes.fill_between(order, curve.low, curve.high, color=color, alpha=0.15, linewidth=0)
+        axes.plot(order, curve.mean, color=color, label=label, marker="o" if len(order) == 1 else None)
+    return _svg(figure, "Best validation accuracy against trained candidates, by searcher.")
 
 
 def funnel_figure(rows: Sequence[Stage]) -> str:

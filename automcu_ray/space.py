@@ -3,6 +3,7 @@
 An accelerator narrows it to the layer types, and the values of their fields, that the accelerator runs.
 """
 
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -17,6 +18,10 @@ from automcu_ray.spec import LAYERS, MAX_LAYERS, ArchitectureSpec
 from automcu_ray.target import Frozen
 
 CHANNELS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+MIN_LAYERS = 2
+Choose = Callable[[str, Sequence[Any]], Any]  # which of these values a question gets
+Answers = dict[str, tuple[Any, Sequence[Any]]]  # which of which values each question got
+
 TYPES = (
     "conv",
     "depthwise",
@@ -85,10 +90,28 @@ class Space(Frozen):
     def sample(self, rng: Random) -> Candidate:
         """Return a random candidate: depth, types and fields drawn uniformly, until they fit together."""
         while True:
-            layers = [self.random_layer(rng) for _ in range(rng.randint(2, self.max_layers))]
-            found = self._try({"backbone": layers})
+            found = self.compose(lambda _, values: rng.choice(values))
             if found is not None:
                 return found
+
+    def compose(self, choose: Choose) -> Candidate | None:
+        """Return the candidate that `choose(name, values)` decides on; None where it does not fit together."""
+        numbers = range(1, choose("layers", range(MIN_LAYERS, self.max_layers + 1)) + 1)
+        return self._try({"backbone": [self._layer(choose, f"layer_{number}.") for number in numbers]})
+
+    def answers(self, candidate: Candidate) -> Answers | None:
+        """Return what `compose` has to be told to give a candidate; None where it could not be asked for that one."""
+        spec = candidate.spec
+        assert spec is not None, "only a candidate with a spec can be read"
+        answers: Answers = {}
+
+        def remember(name: str, values: Sequence[Any]) -> Any:
+            value = _answer(spec, name)
+            answers[name] = (value, values)
+            return value if value in values else values[0]
+
+        again = self.compose(remember)
+        return answers if again is not None and again.hash == candidate.hash else None
 
     def mutate(self, parent: Candidate, rng: Random) -> Candidate:
         """Return a constructible neighbour that differs in one field, or by one layer more or less."""
@@ -121,12 +144,15 @@ class Space(Frozen):
 
     def random_layer(self, rng: Random) -> dict[str, Any]:
         """Return a random layer as JSON; whether it fits after its neighbours is the caller's question."""
-        kind = rng.choice(self.types)
+        return self._layer(lambda _, values: rng.choice(values))
+
+    def _layer(self, choose: Choose, prefix: str = "") -> dict[str, Any]:
+        kind = choose(f"{prefix}type", self.types)
         layer: dict[str, Any] = {"type": kind}
         if kind not in ("max_pool", "avg_pool", "depthwise"):
-            layer["out_channels"] = rng.choice(CHANNELS)
+            layer["out_channels"] = choose(f"{prefix}{kind}.out_channels", CHANNELS)
         for name, values in self._fields(kind).items():
-            layer[name] = rng.choice(values)
+            layer[name] = choose(f"{prefix}{kind}.{name}", values)
         return layer
 
     def _fields(self, kind: str) -> dict[str, tuple[Any, ...]]:
@@ -157,6 +183,15 @@ class Space(Frozen):
 
     def _replace(self, layers: list[dict[str, Any]], rng: Random) -> None:
         layers[rng.randrange(len(layers))] = self.random_layer(rng)
+
+
+def _answer(spec: ArchitectureSpec, name: str) -> Any:
+    """Return what a spec has to say to a question of `Space.compose`."""
+    where, *fields = name.split(".")
+    if where == "layers":
+        return len(spec.backbone)
+    number = int(where.removeprefix("layer_"))
+    return getattr(spec.backbone[number - 1], fields[-1], None) if number <= len(spec.backbone) else None
 
 
 _FIELDS: dict[str, dict[str, tuple[Any, ...]]] = {

@@ -3,6 +3,7 @@
 This module and `plan` are the only ones of this folder that import the others.
 """
 
+import contextlib
 import gc
 import time
 from typing import Any
@@ -10,25 +11,19 @@ from typing import Any
 from rich.console import Console
 
 from automcu_ray import cluster
+from automcu_ray.assembly import make_searcher
 from automcu_ray.cluster import ray, tune
-from automcu_ray.errors import ConfigError
-from automcu_ray.estimate import known_at_start
 from automcu_ray.plan import Plan
 from automcu_ray.progress import Progress
-from automcu_ray.record import Finalist, best
+from automcu_ray.record import Finalist, Record, best
 from automcu_ray.report import write_report
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder, host, versions
 from automcu_ray.screen import say
 from automcu_ray.trend import trend
-from automcu_ray.verdicts import VerdictCache, verdict_folder
 from backends.actor import Toolchain
 from searchers.base import BaseSearcher
-from searchers.engine_search import EngineSearch
-from searchers.engines.base import Request
-from searchers.engines.cassette import CassetteEngine
-from searchers.engines.log import LoggedEngine
-from searchers.gate import FeasibilityCallback, Gate
+from searchers.gate import FeasibilityCallback
 from trainables.code_toolchain import CodeToolchain
 from trainables.datasets.base import Dataset
 from trainables.datasets.nasbench201 import Table
@@ -36,9 +31,7 @@ from trainables.exam import examine
 from trainables.finalist import FinalistJob
 from trainables.finals import run_finalists
 from trainables.proxy import ProxyTrainable
-from trainables.table import TableTrainable
-
-PROPOSALS_PER_TRAINED = 20
+from trainables.table import TableTrainable, drive
 
 
 def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = False) -> dict[str, Any] | None:
@@ -71,7 +64,7 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         return manifest
     started_s = time.monotonic()
     with console.status("starting Ray"):
-        cluster.start(plan.config.resources)
+        ours = cluster.start(plan.config.resources)
     try:
         if not _search(plan, folder, repository, console):
             return None
@@ -99,7 +92,20 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         repository.append("finished", manifest=manifest, seconds=time.monotonic() - started_s)
         return manifest
     finally:
-        ray.shutdown()
+        if ours:
+            ray.shutdown()
+
+
+def look_up_all(plan: Plan) -> tuple[list[Record], dict[str, Any] | None]:
+    """Return the records and the manifest of a run on a table, without Tune and without a folder: milliseconds a trial.
+
+    Searcher, gate and records are those of any run; one candidate at a time.
+    """
+    assert isinstance(plan.dataset, Table), "there is nothing to look up"
+    searcher = make_searcher(plan, None, Repository(), workers=())
+    with contextlib.closing(searcher):
+        drive(searcher, plan.dataset)
+    return searcher.repository.records, _look_up(plan.dataset, searcher.repository)
 
 
 def _look_up(table: Table, repository: Repository) -> dict[str, Any] | None:
@@ -196,47 +202,6 @@ def _trainable(plan: Plan) -> Any:
         jail=config.jail,
     )
     return tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus})
-
-
-def next_prompts(plan: Plan, folder: RunFolder) -> list[Request]:
-    """Return what the searcher would ask its engine next: in a new run, or in the one that `folder` holds.
-
-    Raises:
-        ConfigError: the searcher asks no engine.
-    """
-    searcher = plan.make_searcher(plan.task, seed=plan.config.seed, **plan.searcher_options)
-    if not isinstance(searcher, EngineSearch):
-        raise ConfigError(f"--show-prompt: searcher {plan.config.searcher.name!r} asks no engine; take --searcher llm.")
-    searcher.replay(Repository(folder.journal))
-    return searcher.preview()
-
-
-def make_searcher(plan: Plan, folder: RunFolder, repository: Repository, workers: tuple[str, ...]) -> BaseSearcher:
-    """Return the searcher with its journal, its gate in front of the named toolchain actors, and its budgets."""
-    options = dict(plan.searcher_options)
-    if plan.engine is not None:
-        options["engine"] = LoggedEngine(plan.engine, folder.llm / "calls.jsonl")
-    searcher: BaseSearcher = plan.make_searcher(plan.task, seed=plan.config.seed, **options)
-    searcher.gate = _gate(plan, folder, workers)
-    searcher.lookahead = len(workers) + 2
-    budget = plan.config.budget
-    searcher.trained_budget = budget.trained
-    searcher.proposal_budget = budget.proposals or PROPOSALS_PER_TRAINED * budget.trained
-    searcher.token_budget, searcher.usd_budget = budget.max_tokens, budget.max_usd
-    searcher.replay(repository)
-    if not repository.proposed:
-        searcher.points_to_evaluate(plan.points)
-    return searcher
-
-
-def _gate(plan: Plan, folder: RunFolder, workers: tuple[str, ...]) -> Gate:
-    if plan.backend is None:
-        return Gate(plan.task)
-    version = f"{plan.backend.name} ({plan.backend.version()})"
-    cache = VerdictCache(verdict_folder(), plan.task, version)
-    recorded = plan.engine.path.parent if isinstance(plan.engine, CassetteEngine) else None
-    estimator = known_at_start(folder.llm, recorded, cache.lessons, plan.task)
-    return Gate(plan.task, workers=workers, foresee=plan.backend.foresee, estimator=estimator, cache=cache)
 
 
 def _finals(

@@ -2,11 +2,13 @@
 
 from typing import Literal
 
+from automcu_ray.cell_space import CellSpace
 from automcu_ray.graph import Shape
 from automcu_ray.space import Space
 from automcu_ray.target import Constraints, Frozen, McuTarget
 
 Precision = Literal["int8", "float32"]
+Form = Literal["network", "cell"]
 
 
 class Task(Frozen):
@@ -18,6 +20,12 @@ class Task(Frozen):
     target: McuTarget
     constraints: Constraints
     precision: Precision = "int8"
+    form: Form = "network"
+
+    @property
+    def choices(self) -> Space | CellSpace:
+        """What searchers sample from and mutate in: specs of networks, or cells of a table."""
+        return CellSpace() if self.form == "cell" else self.space
 
     @property
     def space(self) -> Space:

@@ -84,11 +84,11 @@ def search(
 
 
 def _show_prompt(config: RunConfig, folder: RunFolder) -> None:
-    from automcu_ray import supervisor
+    from automcu_ray.assembly import next_prompts
     from automcu_ray.plan import prepare
     from automcu_ray.screen import show_prompts
 
-    show_prompts(Console(), supervisor.next_prompts(prepare(config), folder))
+    show_prompts(Console(), next_prompts(prepare(config), folder))
 
 
 def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) -> int:

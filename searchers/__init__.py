@@ -2,6 +2,9 @@
 
 SEARCHERS = {
     "random": "searchers.random:RandomSearch",
+    "evolution": "searchers.evolution:EvolutionSearch",
+    "bayesian": "searchers.bayesian:BayesianSearch",
+    "capacity": "searchers.capacity:CapacitySearch",
     "genius": "searchers.genius:GeniusSearch",
     "llm": "searchers.llm:LLMSearch",
     "llm_memory": "searchers.llm_memory:LLMMemorySearch",

@@ -15,7 +15,7 @@ from automcu_ray.feasibility import FeasibilityReport, Rung
 from automcu_ray.ledger import Cost, total
 from automcu_ray.record import Candidate, Record, Status, TrainingSummary
 from automcu_ray.repository import Repository
-from automcu_ray.task import Task
+from automcu_ray.task import Form, Task
 from searchers.gate import Gate
 
 METRIC = "val_accuracy"
@@ -29,7 +29,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     once. `observe` (optional) learns from one record, good or bad. Randomness comes from `self.rng`, which depends
     on the seed and the number of the proposal alone: a resumed run proposes what the whole run would have.
 
-    `proposes` says what: networks (specs or code) or cells of NAS-Bench-201.
+    `proposes` says what: networks (specs or code), cells of NAS-Bench-201, or either, as the task wants.
 
     Works in anyone's own script: `tune.Tuner(trainable, tune_config=TuneConfig(search_alg=RandomSearch(task)))`.
     The trial's config is {"number": int, "spec": dict}, or "code" in place of "spec"; the trainable reports
@@ -40,7 +40,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     stock).
     """
 
-    proposes: ClassVar[str] = "network"
+    proposes: ClassVar[tuple[Form, ...]] = ("network",)
 
     def __init__(self, task: Task, *, seed: int = 0) -> None:
         super().__init__(metric=METRIC, mode="max")

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from automcu_ray.cell import CellSpec
 from automcu_ray.record import Candidate
 from automcu_ray.spec import explain
-from automcu_ray.task import Task
+from automcu_ray.task import Form, Task
 from searchers import prompting
 from searchers.engine_search import EngineSearch
 from searchers.engines.base import Engine, Message, Reply
@@ -29,7 +29,7 @@ class GeniusSearch(EngineSearch):
         backoff_s: the first wait after an engine failure; it doubles.
     """
 
-    proposes: ClassVar[str] = "cell"
+    proposes: ClassVar[tuple[Form, ...]] = ("cell",)
 
     def __init__(
         self,

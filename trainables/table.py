@@ -1,12 +1,16 @@
 """A trial whose training has been done by others: the accuracy is looked up."""
 
+import time
 from typing import Any
 
 from ray import tune
+from ray.tune.search import Searcher
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.record import TrainingSummary
 from trainables.datasets.nasbench201 import Table
+
+_WAIT_S = 0.005
 
 
 class TableTrainable(tune.Trainable):  # type: ignore[misc]
@@ -21,6 +25,21 @@ class TableTrainable(tune.Trainable):  # type: ignore[misc]
         return True
 
     def step(self) -> dict[str, Any]:
-        accuracy = self.table.val_accuracy(CellSpec.model_validate(self.config["cell"]))
-        summary = TrainingSummary(val_accuracy=accuracy, val_accuracy_float=accuracy, device="table")
-        return {"val_accuracy": accuracy, "training": summary.model_dump(), "done": True}
+        return {**_result(self.table, self.config), "done": True}
+
+
+def _result(table: Table, config: dict[str, Any]) -> dict[str, Any]:
+    accuracy = table.val_accuracy(CellSpec.model_validate(config["cell"]))
+    summary = TrainingSummary(val_accuracy=accuracy, val_accuracy_float=accuracy, device="table")
+    return {"val_accuracy": accuracy, "training": summary.model_dump()}
+
+
+def drive(searcher: Any, table: Table) -> None:
+    """Let a searcher (Ray Tune's protocol) have accuracies of a table until it is finished, one trial at a time."""
+    number = 0
+    while (config := searcher.suggest(f"look_up_{number}")) != Searcher.FINISHED:
+        if config is None:
+            time.sleep(_WAIT_S)  # its engine is still writing
+            continue
+        searcher.on_trial_complete(f"look_up_{number}", _result(table, config))
+        number += 1

@@ -1,0 +1,57 @@
+"""Metrics of a run, worked out by hand."""
+
+import pytest
+
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.metrics import hypervolume, metrics
+from automcu_ray.record import Candidate, Record, Status, TrainingSummary
+
+
+def record(number: int, status: Status, accuracy: float | None = None, ram: int = 50, flash: int = 50) -> Record:
+    fits = status in ("ok", "failed")
+    report = FeasibilityReport(feasible=fits, backend="x", rung=Rung.LINK, ram_bytes=ram, flash_bytes=flash)
+    training = None if accuracy is None else TrainingSummary(val_accuracy=accuracy)
+    candidate = Candidate(number=number, hash=f"h{number}")
+    return Record(candidate=candidate, status=status, feasibility=report, training=training)
+
+
+@pytest.mark.parametrize(
+    ("points", "volume"),
+    [
+        ([], 0.0),
+        ([(0.5, 0.5, 0.5)], 0.125),
+        ([(0.5, 0.5, 0.5), (0.4, 0.4, 0.4)], 0.125),  # dominated
+        ([(1.0, 0.5, 0.5), (0.5, 1.0, 0.5)], 0.25 + 0.125),  # two slabs that share a corner of 0.125
+        ([(0.5, 0.5, -0.1)], 0.0),  # beyond a limit
+    ],
+)
+def test_hypervolume(points: list[tuple[float, float, float]], volume: float) -> None:
+    assert hypervolume(points) == pytest.approx(volume)
+
+
+def test_figures_of_a_run() -> None:
+    records = [
+        record(1, "ok", 0.5),
+        record(2, "infeasible"),
+        record(3, "ok", 0.4),
+        record(4, "failed"),
+        record(5, "ok", 0.8, ram=100),
+        record(6, "duplicate"),
+    ]
+    found = metrics(records, ram_limit_bytes=100, flash_limit_bytes=100)
+    assert (found.proposals, found.trained, found.distinct) == (6, 3, 6)
+    assert found.anytime == (0.5, 0.5, 0.8)
+    assert found.feasible_at_first_ask == pytest.approx(4 / 6)
+    assert found.hypervolume == pytest.approx(0.5 * 0.5 * 0.5)  # the third is at the limit: no room left
+
+
+def test_an_engine_that_failed_was_not_a_proposal() -> None:
+    silent = Violation(rung=Rung.SCHEMA, resource="engine", message="no reply")
+    lost = Record(candidate=Candidate(number=2, violations=(silent,)), status="invalid")
+    found = metrics([record(1, "ok", 0.5), lost], ram_limit_bytes=100, flash_limit_bytes=100)
+    assert found.feasible_at_first_ask == 1.0
+
+
+def test_nothing_trained_is_not_measured() -> None:
+    found = metrics([], ram_limit_bytes=100, flash_limit_bytes=100)
+    assert (found.anytime, found.hypervolume, found.feasible_at_first_ask) == ((), None, None)
