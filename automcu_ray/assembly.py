@@ -41,12 +41,12 @@ def make_searcher(
 
 def _gate(plan: Plan, folder: RunFolder | None, workers: tuple[str, ...]) -> Gate:
     if plan.backend is None or folder is None:
-        return Gate(plan.task)
+        return Gate(plan.task, foresee=plan.foresee)
     version = f"{plan.backend.name} ({plan.backend.version()})"
     cache = VerdictCache(verdict_folder(), plan.task, version)
     recorded = plan.engine.path.parent if isinstance(plan.engine, CassetteEngine) else None
     estimator = known_at_start(folder.llm, recorded, cache.lessons, plan.task)
-    return Gate(plan.task, workers=workers, foresee=plan.backend.foresee, estimator=estimator, cache=cache)
+    return Gate(plan.task, workers=workers, foresee=plan.foresee, estimator=estimator, cache=cache)
 
 
 def next_prompts(plan: Plan, folder: RunFolder) -> list[Request]:

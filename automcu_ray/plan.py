@@ -4,11 +4,12 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from automcu_ray import plugins
+from automcu_ray import footprint, plugins
 from automcu_ray.config import Plugin, RunConfig
 from automcu_ray.errors import ConfigError, ToolMissingError
 from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate
+from automcu_ray.remedy import Foresee
 from automcu_ray.spec import ArchitectureSpec, explain
 from automcu_ray.task import Task
 from backends import BACKENDS
@@ -46,6 +47,16 @@ class Plan:
         return isinstance(self.dataset, Table)
 
     @property
+    def foresee(self) -> Foresee:
+        """What is refused for certain, without any toolchain; an accelerator has limits of its own."""
+        if self.backend is not None:
+            return self.backend.foresee
+        if self.task.target.accelerator is not None:
+            accelerated: Backend = plugins.load("backend", BACKENDS, "ai8x")()
+            return accelerated.foresee
+        return footprint.foresee
+
+    @property
     def backends(self) -> tuple[Backend, ...]:
         """All toolchains that take part, the one that decides first."""
         return (*([self.backend] if self.backend else []), *self.second_opinions)
@@ -78,15 +89,7 @@ def prepare(config: RunConfig) -> Plan:
     dataset = make_dataset(
         **plugins.check_options("dataset", config.dataset.name, make_dataset, config.dataset.options)
     )
-    task = Task(
-        dataset=dataset.name,
-        input_shape=dataset.input_shape,
-        num_classes=len(dataset.classes),
-        target=config.target,
-        constraints=config.constraints,
-        precision=config.precision,
-        form=dataset.wants,
-    )
+    task = _task(config, dataset)
     if dataset.wants not in make_searcher.proposes:
         raise ConfigError(
             f"searcher {searcher.name!r} proposes a {' or '.join(make_searcher.proposes)}, task {config.task!r} wants "
@@ -105,6 +108,18 @@ def prepare(config: RunConfig) -> Plan:
         second_opinions=opinions,
         board=board,
         points=_points(config, task),
+    )
+
+
+def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
+    return Task(
+        dataset=dataset.name,
+        input_shape=dataset.input_shape,
+        num_classes=len(dataset.classes),
+        target=config.target,
+        constraints=config.constraints,
+        precision=config.precision,
+        form=dataset.wants,
     )
 
 

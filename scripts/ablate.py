@@ -9,8 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a chec
 import typer
 from rich.console import Console
 
+from automcu_ray.command import run_command
 from automcu_ray.config import names
-from automcu_ray.errors import AutoMcuError, ConfigError, ToolMissingError
 from automcu_ray.sweep import load_sweep, runs
 
 OUT = Path(__file__).resolve().parents[1] / "runs" / "ablate"
@@ -53,13 +53,7 @@ def ablate(
 
 def main() -> None:
     """Run the command; errors of the user's input or machine are one line on stderr and exit status 2."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(epilog=EPILOG)(ablate)
-    try:
-        app()
-    except AutoMcuError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError | ToolMissingError) else 1)
+    run_command(ablate, EPILOG)
 
 
 if __name__ == "__main__":

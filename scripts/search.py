@@ -9,8 +9,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a chec
 import typer
 from rich.console import Console
 
+from automcu_ray.command import run_command
 from automcu_ray.config import RunConfig, compose, names
-from automcu_ray.errors import AutoMcuError, ConfigError, ToolMissingError
+from automcu_ray.errors import ConfigError
 from automcu_ray.run_folder import RunFolder
 
 RUNS = Path(__file__).resolve().parents[1] / "runs"
@@ -113,13 +114,7 @@ def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) 
 
 def main() -> None:
     """Run the command; errors of the user's input or machine are one line on stderr and exit status 2."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command(epilog=EPILOG)(search)
-    try:
-        app()
-    except AutoMcuError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError | ToolMissingError) else 1)
+    run_command(search, EPILOG)
 
 
 if __name__ == "__main__":

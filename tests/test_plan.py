@@ -5,6 +5,7 @@ import pytest
 from automcu_ray import plan
 from automcu_ray.config import compose
 from automcu_ray.errors import ConfigError
+from automcu_ray.spec import ArchitectureSpec
 from backends.base import Backend
 from tests.trainables.test_finalist import VendorBackend
 
@@ -23,3 +24,11 @@ def test_second_opinions_go_with_the_analytic_backend(monkeypatch: pytest.Monkey
     config = compose({"task": "digits", "searcher": "random", "backend": "analytic"}, ["second_opinions=[vela]"])
     found = plan.prepare(config)
     assert (found.backend, found.second_opinions) == (None, (opinion,))
+
+
+def test_without_a_toolchain_an_accelerator_still_refuses_by_its_own_limits() -> None:
+    found = plan.prepare(compose({"task": "digits", "target": "max78000", "backend": "analytic"}))
+    wide = [{"type": "conv", "out_channels": 512}, {"type": "conv", "out_channels": 512}]
+    graph = found.task.space.graph(ArchitectureSpec.model_validate({"backbone": wide}))
+    (violation,) = found.foresee(graph, found.task)
+    assert violation.resource == "weight_memory" and violation.limit_bytes == 442_368

@@ -46,25 +46,7 @@ def judge(
     Raises:
         ToolchainError: the report lacks what the runtime needs, without which nothing can be said to fit.
     """
-    runtime = found.runtime
-    if runtime is None or runtime.code_bytes is None or runtime.total_flash_bytes is None:
-        raise ToolchainError(
-            "ST's report should give the memory of code and runtime, found none: that takes version 8.0 or later, and "
-            "arm-none-eabi-gcc on PATH."
-        )
-    ram = RamUsage(
-        arena_bytes=found.activations_bytes,
-        io_bytes=found.io_bytes,
-        stack_bytes=0,
-        data_bss_bytes=runtime.ram_bytes,
-        total_bytes=found.ram_bytes + runtime.ram_bytes,
-    )
-    flash = FlashUsage(
-        code_bytes=runtime.code_bytes,
-        weights_bytes=runtime.total_flash_bytes - runtime.flash_bytes,
-        runtime_bytes=runtime.flash_bytes - runtime.code_bytes,
-        total_bytes=runtime.total_flash_bytes,
-    )
+    ram, flash = _usage(found)
     needs = (
         ("ram", ram.total_bytes, constraints.ram_limit_bytes(target)),
         ("flash", flash.total_bytes, constraints.flash_limit_bytes(target)),
@@ -84,6 +66,29 @@ def judge(
         violations=violations,
         notes=(found.tool, f"macc {found.macs} as ST counts them", "the stack is not in ST's figures", *remarks),
     )
+
+
+def _usage(found: VendorReport) -> tuple[RamUsage, FlashUsage]:
+    runtime = found.runtime
+    if runtime is None or runtime.code_bytes is None or runtime.total_flash_bytes is None:
+        raise ToolchainError(
+            "ST's report should give the memory of code and runtime, found none: that takes version 8.0 or later, and "
+            "arm-none-eabi-gcc on PATH."
+        )
+    ram = RamUsage(
+        arena_bytes=found.activations_bytes,
+        io_bytes=found.io_bytes,
+        stack_bytes=0,
+        data_bss_bytes=runtime.ram_bytes,
+        total_bytes=found.ram_bytes + runtime.ram_bytes,
+    )
+    flash = FlashUsage(
+        code_bytes=runtime.code_bytes,
+        weights_bytes=runtime.total_flash_bytes - runtime.flash_bytes,
+        runtime_bytes=runtime.flash_bytes - runtime.code_bytes,
+        total_bytes=runtime.total_flash_bytes,
+    )
+    return ram, flash
 
 
 def _violation(resource: str, need: int, limit: int, found: VendorReport, deployed: DeployedNetwork) -> Violation:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from automcu_ray.errors import ConfigError
+from automcu_ray.task import Form
 
 Images = NDArray[np.uint8]  # (N, channels, height, width)
 Labels = NDArray[np.int64]  # (N,)
@@ -31,7 +32,7 @@ class Split:
 class Dataset:
     """Train and validation for the search, test for the winner alone, once."""
 
-    wants: ClassVar[str] = "network"
+    wants: ClassVar[Form] = "network"
 
     name: str
     classes: tuple[str, ...]

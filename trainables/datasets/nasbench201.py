@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.errors import ConfigError
+from automcu_ray.task import Form
 from trainables.datasets.base import data_folder
 
 _CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet16": 120}
@@ -19,7 +20,7 @@ class Table:
     A searcher sees `val_accuracy` alone; `test_accuracy` is for the winner, once.
     """
 
-    wants: ClassVar[str] = "cell"
+    wants: ClassVar[Form] = "cell"
 
     name: str
     classes: tuple[str, ...]
