@@ -3,21 +3,20 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
+
+from automcu_ray.frozen import Frozen
+from automcu_ray.spec import LAYERS
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Count(_Data):
+class Count(Frozen):
     """A limit that is a number, and where it is documented."""
 
     value: int = Field(gt=0)
     source: str
 
 
-class Memory(_Data):
+class Memory(Frozen):
     """A memory in equal parts (the smaller ones, where they differ): what must lie together fits in one part."""
 
     total_bytes: int = Field(gt=0)
@@ -25,7 +24,7 @@ class Memory(_Data):
     source: str
 
 
-class Operator(_Data):
+class Operator(Frozen):
     """A layer type of the specification that the accelerator runs.
 
     A field that is listed may have these values only, any other field every value of the specification. The entries
@@ -42,8 +41,6 @@ class Operator(_Data):
 
     @model_validator(mode="after")
     def _within_the_specification(self) -> Self:
-        from automcu_ray.spec import LAYERS  # spec.py needs target.py, which needs this file
-
         if self.type not in LAYERS:
             raise ValueError(f"type should be one of {', '.join(LAYERS)}, found {self.type!r}")
         model = LAYERS[self.type]
@@ -75,7 +72,7 @@ class Operator(_Data):
         return {name: values for name, values in fields.items() if values is not None}
 
 
-class Accelerator(_Data):
+class Accelerator(Frozen):
     """A convolution engine with memories of its own; a processor handles one input channel at a time.
 
     Attributes:

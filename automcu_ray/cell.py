@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 
 Operation = Literal["none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)

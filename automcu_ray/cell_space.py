@@ -1,13 +1,14 @@
 """The space of NAS-Bench-201 cells: sampling and mutation, and what a drawing says about its network."""
 
+from functools import cache
 from itertools import product
 from random import Random
 from typing import Any
 
 from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
+from automcu_ray.frozen import Frozen
 from automcu_ray.record import Candidate
 from automcu_ray.space import Answers, Choose
-from automcu_ray.target import Frozen
 
 _KERNEL_AREA = {"nor_conv_3x3": 9, "nor_conv_1x1": 1}
 
@@ -39,14 +40,20 @@ class CellSpace(Frozen):
 
     def by_capacity(self, rng: Random) -> list[CellSpec]:
         """Return all cells, residual paths first, then more kernel area; ties in random order."""
-        cells = [CellSpec.model_construct(operations=found) for found in product(OPERATIONS, repeat=len(EDGES))]
-        rng.shuffle(cells)
-        return sorted(cells, key=lambda cell: (not has_residual_path(cell), -kernel_area(cell)))
+        ranked = list(_ranked())
+        rng.shuffle(ranked)
+        return [cell for _, cell in sorted(ranked, key=lambda found: found[0])]
 
     def candidate(self, operations: list[Any], **about: Any) -> Candidate:
         """Return the cell with these six operations and its hash."""
         cell = CellSpec.model_validate({"operations": operations})
         return Candidate(cell=cell, hash=cell.hash(), **about)
+
+
+@cache  # a sweep asks once a run
+def _ranked() -> tuple[tuple[tuple[bool, int], CellSpec], ...]:
+    cells = (CellSpec.model_construct(operations=found) for found in product(OPERATIONS, repeat=len(EDGES)))
+    return tuple(((not has_residual_path(cell), -kernel_area(cell)), cell) for cell in cells)
 
 
 def kernel_area(cell: CellSpec) -> int:

@@ -11,7 +11,7 @@ from automcu_ray.errors import AutoMcuError, ConfigError, ToolMissingError
 FIX_AND_TRY_AGAIN = 2
 
 
-def run_command(command: Callable[..., Any], epilog: str) -> None:
+def run_command(command: Callable[..., Any], epilog: str = "") -> None:
     """Run a command with the arguments of this process; exit status 2 where the input or the machine needs fixing."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
     app.command(epilog=epilog)(command)

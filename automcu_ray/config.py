@@ -9,8 +9,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from automcu_ray.errors import ConfigError, unknown_name
+from automcu_ray.frozen import Frozen
 from automcu_ray.protocol import Positive, Protocols
-from automcu_ray.target import Constraints, Frozen, McuTarget
+from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Precision
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -119,17 +120,17 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
         ConfigError: an unknown name, key or unit, or a value out of range; nothing has been written.
     """
     config = read_yaml(CONFIGS / "default.yaml")
-    merge(config, _load("task", choices.get("task") or config["task"]))
+    merge(config, load("task", choices.get("task") or config["task"]))
     config["task"] = Path(choices.get("task") or config["task"]).stem
     for group in GROUPS:
         name = choices.get(group) or config[group]
         if isinstance(name, str):
-            config[group] = _load(group, name)
+            config[group] = load(group, name)
     for setting in settings:
         merge(config, parse_setting(setting))
     opinions = config.get("second_opinions")
     if isinstance(opinions, list):
-        config["second_opinions"] = [_load("backend", one) if isinstance(one, str) else one for one in opinions]
+        config["second_opinions"] = [load("backend", one) if isinstance(one, str) else one for one in opinions]
     return validate(config)
 
 
@@ -186,16 +187,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def sweep_file(name: str) -> Path:
-    """Return the path of a sweep: one of configs/sweep by name, or a file."""
-    if name.endswith((".yaml", ".yml")):
-        return Path(name)
-    if name not in names("sweep"):
-        raise unknown_name("sweep", name, names("sweep"))
-    return CONFIGS / "sweep" / f"{name}.yaml"
+def load(group: str, name: str) -> dict[str, Any]:
+    """Return a file of configs/<group> by name, or any YAML file by its path.
 
-
-def _load(group: str, name: str) -> dict[str, Any]:
+    Raises:
+        ConfigError: no such name or file, or not a mapping.
+    """
     if name.endswith((".yaml", ".yml")):
         return read_yaml(Path(name))
     if name not in names(group):

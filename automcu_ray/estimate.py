@@ -12,10 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 from automcu_ray.errors import ConfigError
 from automcu_ray.feasibility import Estimate
 from automcu_ray.footprint import Footprint, footprint
+from automcu_ray.frozen import Frozen
 from automcu_ray.graph import Graph
-from automcu_ray.target import Frozen
 from automcu_ray.task import Task
 from automcu_ray.verdicts import Lesson
+from automcu_ray.whole_file import write_whole
 
 MIN_VERDICTS = 20  # with fewer, one Flash estimate in twenty is off by more than 5 %
 _FOLDS = 10
@@ -118,10 +119,7 @@ def known_at_start(
     kept = folder / _KEPT
     if not kept.exists():
         knows = learn(lessons(), task) if recorded is None else _read(recorded / _KEPT)
-        folder.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(".part")
-        part.write_text(_ESTIMATOR.dump_json(knows).decode())
-        part.replace(kept)
+        write_whole(kept, _ESTIMATOR.dump_json(knows))
     return _read(kept)
 
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 
 
 class Rung(StrEnum):
@@ -53,6 +53,31 @@ class Violation(Frozen):
         if self.found_bytes is None or self.limit_bytes is None:
             return None
         return self.found_bytes - self.limit_bytes
+
+
+def over_limit(
+    rung: Rung, resource: str, where: str, need: int, limit: int, *, what: str = "", part: str = ""
+) -> Violation:
+    """Return the violation of a limit in bytes.
+
+    Args:
+        rung: which rung found it.
+        resource: what is too small.
+        where: the layer, buffer or operator to shrink first.
+        need: bytes that are needed.
+        limit: bytes that there are.
+        what: what needs them alone; "" for everything together.
+        part: how the message goes on: which part is the largest.
+    """
+    needs = f"{resource}: {what} alone need" if what else f"{resource} needs"
+    return Violation(
+        rung=rung,
+        resource=resource,
+        where=where,
+        found_bytes=need,
+        limit_bytes=limit,
+        message=f"{needs} {need} bytes, {need - limit} more than the limit of {limit}{part}",
+    )
 
 
 class RamUsage(Frozen):

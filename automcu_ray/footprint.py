@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from automcu_ray.feasibility import Rung, Violation
+from automcu_ray.feasibility import Rung, Violation, over_limit
 from automcu_ray.graph import NETWORK_INPUT, Graph, Op, Shape
 from automcu_ray.liveness import ANYWHERE, APART, IN_PLACE, Axis, Lag, Step, best_order, live_sizes, window_lag
 from automcu_ray.task import Task
@@ -121,15 +121,7 @@ def check(found: Footprint, ram_limit_bytes: int, flash_limit_bytes: int) -> tup
         ("flash", found.largest_weights, found.flash_lower_bound_bytes, flash_limit_bytes, "weights and biases"),
     )
     return tuple(
-        Violation(
-            rung=Rung.ANALYTIC,
-            resource=resource,
-            where=where,
-            found_bytes=need,
-            limit_bytes=limit,
-            message=f"{resource}: {what} alone need {need} bytes, {need - limit} more than the limit of {limit} "
-            f"(largest at {where})",
-        )
+        over_limit(Rung.ANALYTIC, resource, where, need, limit, what=what, part=f" (largest at {where})")
         for resource, where, need, limit, what in rows
         if need > limit
     )

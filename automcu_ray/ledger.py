@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 
 
 class Cost(Frozen):

@@ -1,11 +1,11 @@
 """What a run was worth: best feasible accuracy against its cost, first asks that were feasible, hypervolume."""
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate
 
+from automcu_ray.frozen import Frozen
+from automcu_ray.ledger import total
 from automcu_ray.record import Record
-from automcu_ray.target import Frozen
 
 
 class Metrics(Frozen):
@@ -30,7 +30,8 @@ class Metrics(Frozen):
 
 def metrics(records: Sequence[Record], *, ram_limit_bytes: int, flash_limit_bytes: int) -> Metrics:
     """Return the metrics of a run within these limits."""
-    trained = [record for record in records if record.status == "ok" and math.isfinite(record.score)]
+    trained = [record for record in records if record.scored]
+    spent = total(record.cost for record in records)
     asked = [record for record in records if not record.engine_failed]
     passed = [record for record in asked if record.status in ("ok", "failed") and _fits(record)]
     boxes = [
@@ -45,9 +46,9 @@ def metrics(records: Sequence[Record], *, ram_limit_bytes: int, flash_limit_byte
         anytime=tuple(accumulate((record.score for record in trained), max)),
         feasible_at_first_ask=len(passed) / len(asked) if asked else None,
         hypervolume=hypervolume(boxes) if boxes else None,
-        train_seconds=sum(record.cost.train_seconds for record in records),
-        tokens=sum(record.cost.tokens for record in records),
-        usd=sum(record.cost.usd for record in records),
+        train_seconds=spent.train_seconds,
+        tokens=spent.tokens,
+        usd=spent.usd,
     )
 
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import stats
 
+from automcu_ray.frozen import Frozen
 from automcu_ray.metrics import Metrics
-from automcu_ray.target import Frozen
+from automcu_ray.whole_file import write_whole
 
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
@@ -89,10 +90,7 @@ def anytime(outcomes: Sequence[Outcome]) -> Curve | None:
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
     """Keep an outcome: from now on this run is done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{outcome.name}.part"
-    part.write_text(outcome.model_dump_json())
-    part.replace(folder / f"{outcome.name}.json")
+    write_whole(folder / f"{outcome.name}.json", outcome.model_dump_json().encode())
 
 
 def read_outcome(folder: Path, name: str) -> Outcome | None:

@@ -1,6 +1,7 @@
 """The plan of a run: every name, file and program it needs, found and checked before anything is written."""
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,8 +97,7 @@ def prepare(config: RunConfig) -> Plan:
             f"a {dataset.wants}: take another searcher, or another task."
         )
     opinions = tuple(_make_backend(plugin) for plugin in config.second_opinions)
-    _check_backends([*([backend] if backend else []), *opinions], task)
-    return Plan(
+    plan = Plan(
         config=config,
         dataset=dataset,
         task=task,
@@ -109,6 +109,8 @@ def prepare(config: RunConfig) -> Plan:
         board=board,
         points=_points(config, task),
     )
+    _check_backends(plan.backends, task)
+    return plan
 
 
 def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
@@ -146,7 +148,7 @@ def _backend(config: RunConfig) -> Backend | None:
     return _make_backend(config.backend)
 
 
-def _check_backends(backends: list[Backend], task: Task) -> None:
+def _check_backends(backends: Sequence[Backend], task: Task) -> None:
     names = [backend.name for backend in backends]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"second_opinions: each backend takes part once at most, found {twice[0]!r} twice.")

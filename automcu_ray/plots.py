@@ -1,7 +1,6 @@
 """The figures of a report: SVG text that stands inside the page and needs nothing from outside."""
 
 import io
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -109,7 +108,7 @@ def size_figure(
     trained = [
         (size.bytes / BYTES_PER_KB, record.score, record.candidate.number)
         for record in records
-        if _has_score(record) and (size := sizes[record.candidate.number])
+        if record.scored and (size := sizes[record.candidate.number])
     ]
     refused = [size for r in records if r.status == "infeasible" and (size := sizes[r.candidate.number])]
     figure, axes = _axes(f"{title} of the firmware, KB", "validation accuracy (proxy)")
@@ -128,7 +127,7 @@ def size_figure(
 
 def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
     """Return the best accuracy so far against trained candidates, in the order in which they finished."""
-    trained = [record for record in records if _has_score(record)]
+    trained = [record for record in records if record.scored]
     scores, order = [record.score for record in trained], range(1, len(trained) + 1)
     figure, axes = _axes("trained candidates", "validation accuracy (proxy)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -188,11 +187,6 @@ def cost_figure(cost: Cost, absent: dict[str, str]) -> str:
     _draw_rows(axes, list(kinds), most * 1.25)
     spent = ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in kinds.items() if seconds)
     return _svg(figure, f"Seconds by kind: {spent or 'none measured'}.")
-
-
-def _has_score(record: Record) -> bool:
-    """Return whether a candidate was trained and its accuracy is a number (a network may have diverged)."""
-    return record.status == "ok" and math.isfinite(record.score)
 
 
 def _stop(record: Record) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 
 Positive = Annotated[int, Field(gt=0)]
 

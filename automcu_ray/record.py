@@ -1,12 +1,13 @@
 """A candidate and what became of it: `r_j = (id_j, a_j, p_j, m_j)` (paper 000, equation 3)."""
 
+import math
 from typing import Any, Literal
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.feasibility import FeasibilityReport, Violation
+from automcu_ray.frozen import Frozen
 from automcu_ray.ledger import Cost
 from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.target import Frozen
 
 Status = Literal["ok", "infeasible", "invalid", "duplicate", "failed"]
 
@@ -88,6 +89,11 @@ class Record(Frozen):
     def score(self) -> float:
         """Validation accuracy of the network as deployed; -inf where nothing was trained."""
         return self.training.val_accuracy if self.training else float("-inf")
+
+    @property
+    def scored(self) -> bool:
+        """Whether it was trained and its accuracy is a number (a network may have diverged)."""
+        return self.status == "ok" and math.isfinite(self.score)
 
     @property
     def diagnosis(self) -> Diagnosis | None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from automcu_ray.repository import Repository
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
 from automcu_ray.trend import trend
+from automcu_ray.whole_file import write_whole
 
 NOT_MEASURED = "not measured"
 MISSES = 3
@@ -54,12 +54,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
     "not measured".
     """
     page = _render(path, config, task, repository)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(page.encode("utf-8", errors="replace"))  # a reply may hold half a surrogate pair
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, page.encode("utf-8", errors="replace"))  # a reply may hold half a surrogate pair
 
 
 def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -> str:

@@ -20,10 +20,14 @@ NO_LANGUAGE_MODEL = (
 )
 
 
+def harmless(text: str) -> str:
+    """Return text without what could steer a terminal: models, toolchains, servers and plugins have written in it."""
+    return "".join(char for char in text if char.isprintable() or char in "\n\t")
+
+
 def say(console: Console, text: str) -> None:
-    """Print text as it is, but for what could steer a terminal: models, toolchains and servers have written in it."""
-    harmless = "".join(char for char in text if char.isprintable() or char in "\n\t")
-    console.print(harmless, markup=False, highlight=False, soft_wrap=True)
+    """Print text as it is, but for what could steer a terminal."""
+    console.print(harmless(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def show_config(console: Console, config: RunConfig) -> None:

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from automcu_ray.accelerator import Operator
 from automcu_ray.blocks import lower
 from automcu_ray.feasibility import Rung
+from automcu_ray.frozen import Frozen
 from automcu_ray.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.record import Candidate
 from automcu_ray.spec import LAYERS, MAX_LAYERS, ArchitectureSpec
-from automcu_ray.target import Frozen
 
 CHANNELS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 MIN_LAYERS = 2

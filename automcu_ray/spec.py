@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 
 Activation = Literal["relu", "relu6", "none"]
 Channels = Annotated[int, Field(ge=1, le=1024)]

@@ -1,6 +1,6 @@
 """The supervisor: wires searchers, trainables and backends together and runs a plan (paper 000, section III-E).
 
-This module and `plan` are the only ones of this folder that import the others.
+This module, `plan` and `assembly` are the only ones of this folder that import the others.
 """
 
 import contextlib

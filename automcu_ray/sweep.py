@@ -8,11 +8,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
-from automcu_ray.config import RunConfig, compose, read_yaml, sweep_file
+from automcu_ray.config import RunConfig, compose, load
 from automcu_ray.errors import ConfigError
+from automcu_ray.frozen import Frozen
 from automcu_ray.protocol import Positive
 from automcu_ray.spec import explain
-from automcu_ray.target import Frozen
 
 Label = Annotated[str, Field(min_length=1, max_length=60)]
 
@@ -88,11 +88,10 @@ def load_sweep(name: str) -> Sweep:
     Raises:
         ConfigError: no such sweep, or a key or value that it cannot have.
     """
-    path = sweep_file(name)
     try:
-        return Sweep.model_validate(read_yaml(path))
+        return Sweep.model_validate(load("sweep", name))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error)}.") from error
+        raise ConfigError(f"sweep {name}: {explain(error)}.") from error
 
 
 def runs(sweep: Sweep, settings: Sequence[str] = ()) -> Iterator[Run]:

@@ -5,9 +5,10 @@ KB means 1024 bytes everywhere in this project (`BYTES_PER_KB`); MB is not used.
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from automcu_ray.accelerator import Accelerator
+from automcu_ray.frozen import Frozen
 
 BYTES_PER_KB = 1024
 
@@ -15,12 +16,6 @@ BYTES_PER_KB = 1024
 Core = Literal[
     "cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f", "cortex-m55d"
 ]
-
-
-class Frozen(BaseModel):
-    """Base of all data read from files: immutable, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class MemoryRegion(Frozen):

@@ -3,9 +3,10 @@
 from typing import Literal
 
 from automcu_ray.cell_space import CellSpace
+from automcu_ray.frozen import Frozen
 from automcu_ray.graph import Shape
 from automcu_ray.space import Space
-from automcu_ray.target import Constraints, Frozen, McuTarget
+from automcu_ray.target import Constraints, McuTarget
 
 Precision = Literal["int8", "float32"]
 Form = Literal["network", "cell"]

@@ -1,13 +1,12 @@
 """Whether a search got better as it went on: the search dynamics of paper 002, section 4.1."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from scipy import stats
 
+from automcu_ray.frozen import Frozen
 from automcu_ray.record import Record
-from automcu_ray.target import Frozen
 
 MIN_TRAINED = 3  # two points always correlate
 
@@ -48,10 +47,7 @@ class Trend(Frozen):
 
 def trend(records: Sequence[Record]) -> Trend:
     """Return the trend of a run; a network whose accuracy is no number counts as not trained."""
-    trained = sorted(
-        (record for record in records if record.status == "ok" and math.isfinite(record.score)),
-        key=lambda record: record.candidate.number,
-    )
+    trained = sorted((record for record in records if record.scored), key=lambda record: record.candidate.number)
     accuracies = [record.score for record in trained]
     return Trend(
         outcomes=len(records),

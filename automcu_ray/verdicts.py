@@ -9,10 +9,11 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from automcu_ray.feasibility import FeasibilityReport
+from automcu_ray.frozen import Frozen
 from automcu_ray.graph import ConstructibilityError
 from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.target import Frozen
 from automcu_ray.task import Task
+from automcu_ray.whole_file import write_whole
 
 MAX_LESSONS = 1000
 _TAIL_BYTES = 1 << 20  # of a file of lessons: more of them than are wanted
@@ -64,7 +65,7 @@ class VerdictCache:
         A folder that cannot be written costs the next run a compilation, and this one nothing.
         """
         with contextlib.suppress(OSError):
-            _replace(self._path(candidate_hash), report.model_dump_json(exclude_defaults=True).encode())
+            write_whole(self._path(candidate_hash), report.model_dump_json(exclude_defaults=True).encode())
             if spec is not None and report.ram_bytes and report.flash_bytes:
                 self._learn(Lesson(spec=spec, ram_bytes=report.ram_bytes, flash_bytes=report.flash_bytes))
 
@@ -83,7 +84,7 @@ class VerdictCache:
         with self._lessons.open("ab", buffering=0) as file:
             file.write(f"\n{row}\n".encode())  # one write; the first line end sets it apart from a line that was cut
         if self._lessons.stat().st_size > _MAX_BYTES:
-            _replace(self._lessons, self._tail())  # what another run adds meanwhile is lost: a lesson, no verdict
+            write_whole(self._lessons, self._tail())  # what another run adds meanwhile is lost: a lesson, no verdict
 
     def _tail(self) -> bytes:
         with self._lessons.open("rb") as file:
@@ -101,14 +102,6 @@ class VerdictCache:
     def _path(self, candidate_hash: str) -> Path:
         key = hashlib.sha256(f"{candidate_hash}{self.scope}".encode()).hexdigest()
         return self.folder / key[:2] / f"{key[:32]}.json"
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 def verdict_folder() -> Path:

@@ -41,10 +41,6 @@ class Toolchain:
         self.task = task
         self.folder = folder
 
-    def version(self) -> str:
-        """Return the versions that decide a verdict."""
-        return f"{self.backend.name} ({self.backend.version()})"
-
     def check(self, candidate: Candidate) -> FeasibilityReport:
         """Return the verdict on a spec: convert, compile and link.
 

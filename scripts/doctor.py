@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from automcu_ray import plugins
+from automcu_ray.command import run_command
 from automcu_ray.config import CONFIGS, JailConfig, compose, names, read_yaml
-from automcu_ray.screen import say
+from automcu_ray.screen import harmless, say
 from automcu_ray.target import BYTES_PER_KB, McuTarget
 
 ENGINE_PACKAGES = {"openai": "openai", "hf_local": "transformers", "vllm": "vllm"}
@@ -189,8 +190,7 @@ def _show(console: Console, findings: list[Finding], targets: list[dict[str, Any
     table = _table("", "what", "name", "version", "what it does")
     for one in findings:
         words = (one.kind, one.name, one.version, one.does)  # programs and plugins have written in them
-        harmless = ("".join(char for char in word if char.isprintable()) for word in words)
-        table.add_row("yes" if one.usable else "no", *map(Text, harmless))
+        table.add_row("yes" if one.usable else "no", *(Text(harmless(word)) for word in words))
     console.print(table)
     boards = _table("target", "core", "RAM KB", "Flash KB", "mark", "QEMU machine")
     for target in targets:
@@ -226,9 +226,7 @@ def doctor(
 
 def main() -> None:
     """Run the command."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-    app.command()(doctor)
-    app()
+    run_command(doctor)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import json
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from automcu_ray.task import Form, Task
 from searchers.gate import Gate
 
 METRIC = "val_accuracy"
+_DRAWS = 50
 _PROPOSALS_PER_STEP = 16  # where all are refused at once, Tune's loop still turns
 
 
@@ -68,6 +69,13 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
 
     def observe(self, record: Record) -> None:
         """Learn from one record; status says whether it trained."""
+
+    def unseen(self, draw: Callable[[], Candidate]) -> Candidate:
+        """Return the first of some drawn candidates that is new, or the last: a small space may have none left."""
+        for _ in range(_DRAWS):
+            if (candidate := draw()).hash not in self.seen:
+                break
+        return candidate
 
     def close(self) -> None:
         """Give up whatever goes on outside Tune's loop; nothing more will be proposed."""

@@ -13,7 +13,6 @@ from automcu_ray.record import Candidate, Record
 from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
 
-_TRIES = 20  # for a candidate that has not been seen
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
@@ -41,12 +40,7 @@ class BayesianSearch(BaseSearcher):
     def propose(self) -> Candidate:
         study = optuna.create_study(direction="maximize", sampler=self._sampler())
         study.add_trials(self.trials)
-        candidate = self._ask(study)
-        for _ in range(_TRIES):
-            if candidate.hash not in self.seen:
-                break
-            candidate = self._ask(study)
-        return candidate
+        return self.unseen(lambda: self._ask(study))
 
     def observe(self, record: Record) -> None:
         if record.status not in ("ok", "infeasible"):

@@ -9,8 +9,6 @@ from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
 from searchers.history import pareto_front
 
-_TRIES = 50  # for a child that has not been seen: a small space may have none left nearby
-
 
 class EvolutionSearch(BaseSearcher):
     """Regularized evolution (Real et al. 2019, arXiv:1802.01548, Algorithm 1) under hard constraints.
@@ -39,12 +37,10 @@ class EvolutionSearch(BaseSearcher):
         self.living: deque[Record] = deque(maxlen=population)  # full: appending drops the oldest
 
     def propose(self) -> Candidate:
-        child = self._child()
-        for _ in range(_TRIES):
-            if child.hash not in self.seen:
-                return child
-            child = self._child()
-        return self.task.choices.sample(self.rng)
+        child = self.unseen(self._child)
+        if child.hash in self.seen:  # no neighbour is left
+            return self.unseen(lambda: self.task.choices.sample(self.rng))
+        return child
 
     def observe(self, record: Record) -> None:
         if record.status == "ok":

@@ -1,7 +1,7 @@
 """The feedback memory of paper 002, section 3.4: the last K diagnostic triples, best and current record."""
 
+from automcu_ray.frozen import Frozen
 from automcu_ray.record import Candidate, Diagnosis, Record
-from automcu_ray.target import Frozen
 
 PROBLEM_CHARS, SUGGESTION_CHARS, OUTCOME_CHARS = 300, 300, 200
 

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from automcu_ray.accelerator import Operator
 from automcu_ray.cell import CellSpec
-from automcu_ray.spec import ArchitectureSpec, Layer
+from automcu_ray.spec import LAYERS, ArchitectureSpec
 
 DERIVED = ("in_channels", "padding", "num_classes")  # worked out from the rest: one thing less to get wrong
 ADVICE_CHARS = 1200
@@ -109,7 +109,7 @@ def vocabulary(operators: tuple[Operator, ...] = ()) -> Iterator[str]:
     `operators` are the layer types of an accelerator, which allow no others; () allows all.
     """
     limits = {operator.type: operator.limited for operator in operators}
-    for model in get_args(get_args(Layer)[0]):
+    for model in LAYERS.values():
         properties = model.model_json_schema()["properties"]
         kind = properties["type"]["const"]
         if operators and kind not in limits:

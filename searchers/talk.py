@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from automcu_ray.feasibility import Rung, Violation
+from automcu_ray.frozen import Frozen
 from automcu_ray.ledger import Cost
 from automcu_ray.record import Candidate
-from automcu_ray.target import Frozen
 from searchers import prompting
 from searchers.engines.base import Begun, Engine, Message, Reply, Request
 from searchers.replies import REPLY_CHARS, UnusableReply

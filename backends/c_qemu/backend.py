@@ -9,7 +9,7 @@ from typing import Literal
 
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
+from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
 from automcu_ray.onnx_graph import operators
 from automcu_ray.target import Constraints, Core, McuTarget, Uart
 from backends.base import Backend, Firmware
@@ -223,15 +223,8 @@ def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, Fla
 def _violation(region: str, over: int, limit: int, code: NetworkCode) -> Violation:
     resource: Literal["ram", "flash"] = "ram" if region == "RAM" else "flash"
     where, size, what = _culprit(resource, code)
-    return Violation(
-        rung=Rung.LINK,
-        resource=resource,
-        where=where,
-        found_bytes=limit + over,
-        limit_bytes=limit,
-        message=f"{resource} needs {limit + over} bytes, {over} more than the limit of {limit}; "
-        f"the largest part is {what} of {where or 'no layer'} ({size} bytes).",
-    )
+    part = f"; the largest part is {what} of {where or 'no layer'} ({size} bytes)."
+    return over_limit(Rung.LINK, resource, where, limit + over, limit, part=part)
 
 
 def _culprit(resource: Literal["ram", "flash"], code: NetworkCode) -> tuple[str, int, str]:

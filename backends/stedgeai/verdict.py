@@ -6,7 +6,7 @@ import onnx
 
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
+from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
 from automcu_ray.target import Constraints, McuTarget
 from backends.qdq import result_name
 from backends.stedgeai.report import VendorReport
@@ -94,15 +94,8 @@ def _usage(found: VendorReport) -> tuple[RamUsage, FlashUsage]:
 def _violation(resource: str, need: int, limit: int, found: VendorReport, deployed: DeployedNetwork) -> Violation:
     largest = found.largest(in_flash=resource == "flash")
     where = _node(largest.name, deployed) if largest else ""
-    size = f"; the largest array is {largest.name} of {where} ({largest.size_bytes} bytes)" if largest else ""
-    return Violation(
-        rung=Rung.VENDOR,
-        resource=resource,
-        where=where,
-        found_bytes=need,
-        limit_bytes=limit,
-        message=f"{resource} needs {need} bytes, {need - limit} more than the limit of {limit}{size}.",
-    )
+    part = f"; the largest array is {largest.name} of {where} ({largest.size_bytes} bytes)." if largest else "."
+    return over_limit(Rung.VENDOR, resource, where, need, limit, part=part)
 
 
 def _node(array: str, deployed: DeployedNetwork) -> str:

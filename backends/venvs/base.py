@@ -13,7 +13,7 @@ import numpy.typing as npt
 from automcu_ray import onnx_graph
 from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.feasibility import FeasibilityReport, Rung, Violation, over_limit
 from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Task
 from backends import int8_graph
@@ -173,12 +173,5 @@ def _weight_bytes(graph: Int8Graph, output: str) -> int:
 
 def _violation(resource: Literal["ram", "flash"], need: int, limit: int, parts: dict[str, int], what: str) -> Violation:
     where, size = max(parts.items(), key=lambda item: item[1])
-    return Violation(
-        rung=Rung.VENDOR,
-        resource=resource,
-        where=where,
-        found_bytes=need,
-        limit_bytes=limit,
-        message=f"{resource} needs {need} bytes, {need - limit} more than the limit of {limit}; "
-        f"the largest part is {what} of {where} ({size} bytes).",
-    )
+    part = f"; the largest part is {what} of {where} ({size} bytes)."
+    return over_limit(Rung.VENDOR, resource, where, need, limit, part=part)

@@ -9,8 +9,9 @@ from pydantic import NonNegativeInt, PositiveInt, ValidationError
 
 from automcu_ray.errors import ToolchainError
 from automcu_ray.feasibility import Violation
+from automcu_ray.frozen import Frozen
 from automcu_ray.graph import Graph
-from automcu_ray.target import Frozen, McuTarget
+from automcu_ray.target import McuTarget
 from automcu_ray.task import Task
 from backends.base import foresee_whole_tensors
 from backends.venvs.base import Compiled, VenvBackend

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 
 _ERROR_CHARS = 300
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from automcu_ray.space import without_derived
 from automcu_ray.spec import ArchitectureSpec
 
 _SET = re.compile(r"Set layer_(\d{1,3})\.([a-z_]{1,20}) to (\"?[\w.]{1,10}\"?)\.(?=\s|$)")
@@ -20,9 +21,7 @@ class Draft:
     """
 
     def __init__(self, spec: ArchitectureSpec) -> None:
-        layers = spec.compact()["backbone"]
-        for layer in layers:
-            layer.pop("in_channels", None)  # derived again after the change
+        layers = without_derived(spec).compact()["backbone"]
         self.original = [dict(layer) for layer in layers]
         self.slots: list[list[dict[str, Any]]] = [[], *([layer] for layer in layers)]
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from automcu_ray.errors import ConfigError
-from automcu_ray.target import Frozen
+from automcu_ray.frozen import Frozen
 from searchers.engines.base import Begun, Reply, Request
 
 _Line = TypeVar("_Line", bound=Frozen)
