@@ -30,6 +30,8 @@ lint: setup  ## ruff and mypy
 bench: setup  ## print the figures of BENCHMARKS.md
 	$(BIN)/python benchmarks/bench_toolchain.py
 	$(BIN)/python benchmarks/bench_loop.py
+	$(BIN)/python benchmarks/bench_trials.py
+	$(BIN)/python benchmarks/bench_training.py
 	$(BIN)/python benchmarks/bench_jail.py
 	$(BIN)/python benchmarks/bench_prompts.py
 	$(BIN)/python benchmarks/bench_engine_overlap.py

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
@@ -11,6 +12,8 @@ from automcu_ray.frozen import Frozen
 Operation = Literal["none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # (from, to) of the nodes, in the order of the operations
+OUTPUT = 3
+Edges = dict[tuple[int, int], Operation]
 
 
 class CellSpec(Frozen):
@@ -35,6 +38,18 @@ class CellSpec(Frozen):
         """Return the cell as the benchmark writes it."""
         a, b, c, d, e, f = self.operations
         return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
+
+    def ways(self, allowed: Collection[Operation] = OPERATIONS[1:]) -> Edges:
+        """Return the edges that lie on a way from input to output over allowed operations; {} where there is none."""
+        edges: Edges = {
+            edge: name for edge, name in zip(EDGES, self.operations, strict=True) if name != "none" and name in allowed
+        }
+        reached, needed = {0}, {OUTPUT}
+        for source, target in sorted(edges):
+            reached |= {target} if source in reached else set()
+        for source, target in sorted(edges, reverse=True):
+            needed |= {source} if target in needed else set()
+        return {(a, b): name for (a, b), name in edges.items() if a in reached and b in needed}
 
     def hash(self) -> str:
         """Return 12 hex digits that are equal for equal cells."""

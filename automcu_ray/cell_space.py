@@ -5,49 +5,91 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
+from automcu_ray.cell import EDGES, OPERATIONS, CellSpec, Operation
+from automcu_ray.cell_network import Skeleton, lower_cell
 from automcu_ray.frozen import Frozen
+from automcu_ray.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.record import Candidate
-from automcu_ray.space import Answers, Choose
+from automcu_ray.space import Answers, Choose, Questions
 
+_IDENTITY: tuple[Operation, ...] = ("skip_connect",)
 _KERNEL_AREA = {"nor_conv_3x3": 9, "nor_conv_1x1": 1}
 
 
 class CellSpace(Frozen):
-    """All 15,625 cells; those that differ in dead edges only count as different, as in the benchmark."""
+    """All 15,625 cells; those that differ in dead edges only count as different, as in the benchmark's table.
 
-    def compose(self, choose: Choose) -> Candidate:
-        """Return the cell whose every edge `choose(name, operations)` decides."""
-        return self.candidate([choose(f"edge_{source}_{target}", OPERATIONS) for source, target in EDGES])
+    With a skeleton a cell is a network for images of `input_shape` (channels, height, width): equal networks count as
+    equal, and a cell with no way from its input to its output as none.
+    """
+
+    skeleton: Skeleton | None = None
+    input_shape: Shape = (3, 32, 32)
+    num_classes: int = 10
+
+    def compose(self, choose: Choose) -> Candidate | None:
+        """Return the cell whose every edge `choose(name, operations)` decides; None where it is no network."""
+        return self._try([choose(f"edge_{source}_{target}", OPERATIONS) for source, target in EDGES])
 
     def sample(self, rng: Random) -> Candidate:
         """Return a random cell."""
-        return self.compose(lambda _, values: rng.choice(values))
+        while True:
+            found = self.compose(lambda _, values: rng.choice(values))
+            if found is not None:
+                return found
 
     def mutate(self, parent: Candidate, rng: Random) -> Candidate:
         """Return a cell that differs in the operation of one edge."""
         assert parent.cell is not None, "only a candidate with a cell can be mutated here"
-        operations = list(parent.cell.operations)
-        edge = rng.randrange(len(operations))
-        operations[edge] = rng.choice([name for name in OPERATIONS if name != operations[edge]])
-        return self.candidate(operations, parent=parent.hash)
+        while True:
+            operations = list(parent.cell.operations)
+            edge = rng.randrange(len(operations))
+            operations[edge] = rng.choice([name for name in OPERATIONS if name != operations[edge]])
+            found = self._try(operations, parent=parent.hash)
+            if found is not None and found.hash != parent.hash:
+                return found
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Return whether a candidate is a cell."""
+        return candidate.cell is not None
+
+    @property
+    def questions(self) -> Questions:
+        """Every question that `compose` asks, with its values."""
+        return {f"edge_{source}_{target}": OPERATIONS for source, target in EDGES}
 
     def answers(self, candidate: Candidate) -> Answers:
         """Return what `compose` has to be told to give a candidate."""
         assert candidate.cell is not None, "only a candidate with a cell can be read here"
-        names = (f"edge_{source}_{target}" for source, target in EDGES)
-        return {name: (value, OPERATIONS) for name, value in zip(names, candidate.cell.operations, strict=True)}
+        asked = self.questions.items()
+        return {name: (op, values) for (name, values), op in zip(asked, candidate.cell.operations, strict=True)}
 
     def by_capacity(self, rng: Random) -> list[CellSpec]:
         """Return all cells, residual paths first, then more kernel area; ties in random order."""
-        ranked = list(_ranked())
+        ranked = [found for found in _ranked() if self.skeleton is None or found[1].ways()]
         rng.shuffle(ranked)
         return [cell for _, cell in sorted(ranked, key=lambda found: found[0])]
 
     def candidate(self, operations: list[Any], **about: Any) -> Candidate:
-        """Return the cell with these six operations and its hash."""
+        """Return the cell with these six operations and its hash.
+
+        Raises:
+            ConstructibilityError: there is a skeleton, and no network.
+        """
         cell = CellSpec.model_validate({"operations": operations})
-        return Candidate(cell=cell, hash=cell.hash(), **about)
+        found = cell.hash() if self.skeleton is None else self.graph(cell).canonical_hash()
+        return Candidate(cell=cell, hash=found, **about)
+
+    def graph(self, cell: CellSpec) -> Graph:
+        """Return the operators of a cell in its skeleton."""
+        assert self.skeleton is not None, "cells of a table are looked up, not built"
+        return lower_cell(cell, self.skeleton, self.input_shape, self.num_classes)
+
+    def _try(self, operations: list[Any], **about: Any) -> Candidate | None:
+        try:
+            return self.candidate(operations, **about)
+        except ConstructibilityError:
+            return None
 
 
 @cache  # a sweep asks once a run
@@ -61,29 +103,9 @@ def kernel_area(cell: CellSpec) -> int:
 
     All cells of the benchmark share widths and depth, so parameters grow with this number.
     """
-    live = _reachable(cell, forward=True), _reachable(cell, forward=False)
-    return sum(
-        _KERNEL_AREA.get(name, 0)
-        for (source, target), name in zip(EDGES, cell.operations, strict=True)
-        if source in live[0] and target in live[1]
-    )
+    return sum(_KERNEL_AREA.get(name, 0) for name in cell.ways().values())
 
 
 def has_residual_path(cell: CellSpec) -> bool:
     """Return whether identities alone lead from the cell's input to its output."""
-    return 3 in _walk(cell, forward=True, passes=lambda name: name == "skip_connect")
-
-
-def _reachable(cell: CellSpec, *, forward: bool) -> set[int]:
-    return _walk(cell, forward=forward, passes=lambda name: name != "none")
-
-
-def _walk(cell: CellSpec, *, forward: bool, passes: Any) -> set[int]:
-    """Return the nodes that can be reached from the input, or from the output backwards, over passable edges."""
-    found = {0 if forward else 3}
-    edges = list(zip(EDGES, cell.operations, strict=True))
-    for (source, target), name in sorted(edges, reverse=not forward):
-        start, end = (source, target) if forward else (target, source)
-        if start in found and passes(name):
-            found.add(end)
-    return found
+    return bool(cell.ways(_IDENTITY))

@@ -8,7 +8,7 @@ from pathlib import Path
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # what reserves no GPU sees none
 
 import ray
 from ray import tune
@@ -38,7 +38,11 @@ def start(resources: Resources) -> bool:
     else:
         ray.init(
             address=resources.ray_address,
-            runtime_env={"working_dir": str(CHECKOUT), "excludes": ["/.venv", "/runs", "/.git"]},
+            runtime_env={
+                "working_dir": str(CHECKOUT),
+                "excludes": ["/.venv", "/runs", "/.git"],
+                "env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1"},
+            },
             logging_level="ERROR",
             log_to_driver=False,
         )

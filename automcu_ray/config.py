@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from automcu_ray.cell_network import Skeleton
 from automcu_ray.errors import ConfigError, unknown_name
 from automcu_ray.frozen import Frozen
 from automcu_ray.protocol import Positive, Protocols
@@ -33,6 +34,8 @@ class Plugin(BaseModel):
 class Budget(Frozen):
     """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search.
 
+    Without `finalists` it ends with the search: no winner, no bundle, the test set unread.
+
     After `max_tokens` (read and written) or `max_usd` nothing more is asked of an engine; what has been proposed is
     still evaluated.
     """
@@ -42,7 +45,7 @@ class Budget(Frozen):
     seconds: Annotated[float, Field(gt=0)] | None = None
     max_tokens: Positive | None = None
     max_usd: Annotated[float, Field(gt=0)] | None = None
-    finalists: Positive = 2
+    finalists: Annotated[int, Field(ge=0)] = 2
 
 
 class BoardConfig(Frozen):
@@ -76,15 +79,33 @@ class JailConfig(Frozen):
     processes: Positive = 64
 
 
+class WarmStart(Frozen):
+    """Points to evaluate before the searcher proposes anything, `points` of them at most.
+
+    `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
+    fit. What they leave is filled up with the first proposals of `searcher`: `capacity`, or with options
+    `{name: capacity, ...}`.
+    """
+
+    runs: tuple[Path, ...] = ()
+    searcher: Plugin | None = None
+    points: Positive = 5
+
+
 class RunConfig(Frozen):
     """Everything a run depends on; written to runs/<name>/config.yaml.
 
     `second_opinions` are backends that build the finalists too: `[vela]`, or with options `[{name: vela, ...}]`.
+    `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
+    `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
+    or as the benchmark writes them. `warm_start` adds more.
+    With a `skeleton` candidates are cells of NAS-Bench-201, built into it.
     """
 
     task: str
     seed: int = 0
     dataset: Plugin
+    skeleton: Skeleton | None = None
     precision: Precision = "int8"
     constraints: Constraints = Constraints()
     target: McuTarget
@@ -94,10 +115,12 @@ class RunConfig(Frozen):
     second_opinions: tuple[Plugin, ...] = ()
     trainer: Protocols
     budget: Budget = Budget()
+    gate: Literal["before", "after"] = "before"
     board: BoardConfig = BoardConfig()
     resources: Resources = Resources()
     jail: JailConfig = JailConfig()
-    points_to_evaluate: tuple[dict[str, Any], ...] = ()
+    points_to_evaluate: tuple[dict[str, Any] | str, ...] = ()
+    warm_start: WarmStart = WarmStart()
 
     @property
     def writes_code(self) -> bool:
@@ -114,7 +137,8 @@ class RunConfig(Frozen):
 def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> RunConfig:
     """Return the configuration for `choices` (task and groups by name or YAML path) and `a.b=c` settings.
 
-    Later wins: configs/default.yaml, the task's file, the group's file that either or a flag names, settings.
+    Later wins: configs/default.yaml, the task's file, the data set's name, the group's file that either or a flag
+    names, settings.
 
     Raises:
         ConfigError: an unknown name, key or unit, or a value out of range; nothing has been written.
@@ -122,16 +146,27 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
     config = read_yaml(CONFIGS / "default.yaml")
     merge(config, load("task", choices.get("task") or config["task"]))
     config["task"] = Path(choices.get("task") or config["task"]).stem
+    if name := choices.get("dataset"):  # a table of accuracies is of a data set: there it picks the table
+        config["dataset"] = {**config["dataset"], "table": name} if "table" in config["dataset"] else {"name": name}
     for group in GROUPS:
         name = choices.get(group) or config[group]
         if isinstance(name, str):
             config[group] = load(group, name)
     for setting in settings:
         merge(config, parse_setting(setting))
-    opinions = config.get("second_opinions")
-    if isinstance(opinions, list):
-        config["second_opinions"] = [load("backend", one) if isinstance(one, str) else one for one in opinions]
+    _load_parts(config, "second_opinions", "backend")
+    _load_parts(config["searcher"], "proposers", "searcher")
+    _load_parts(config.get("warm_start"), "searcher", "searcher")
     return validate(config)
+
+
+def _load_parts(holder: Any, key: str, group: str) -> None:
+    """Replace what a key names by what the group's files hold, in place; anything odd is left to validation."""
+    value = holder.get(key) if isinstance(holder, dict) else None
+    if isinstance(value, str):
+        holder[key] = load(group, value)
+    elif isinstance(value, list):
+        holder[key] = [load(group, one) if isinstance(one, str) else one for one in value]
 
 
 def validate(config: Mapping[str, Any]) -> RunConfig:

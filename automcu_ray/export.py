@@ -22,7 +22,7 @@ import onnxruntime as ort
 import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from automcu_ray.equivalents import use_equivalents
+from automcu_ray.equivalents import rectify_copies, use_equivalents
 from automcu_ray.errors import ToolchainError
 from automcu_ray.onnx_graph import (
     float_operators,
@@ -131,7 +131,8 @@ def deploy_traced(
         classes = _num_classes(float_onnx, input_shape)
         if precision == "float32":
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
-        quantised = _quantise(float_onnx, calibration)
+        rectify_copies(model)
+        quantised = _quantise(model.SerializeToString(), calibration)
     if stuck := float_operators(quantised):
         raise ToolchainError(
             f"int8 needs every operator to be quantised; {', '.join(stuck)} would run in float. "
@@ -161,7 +162,8 @@ def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.Mod
     pinned = calibration.copy()
     window = leading_window(onnx.load_from_string(float_onnx))
     pinned[0, 0, :window, :window] = 0  # the input's range is the pixel's, whatever the sample holds
-    pinned.flat[-1] = 255
+    corner = -1 if window == 1 else 0  # pools may pass over the last row and column
+    pinned[-1, -1, corner, corner] = 255
     with tempfile.TemporaryDirectory(prefix="automcu-quantise-") as folder:
         source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         source.write_bytes(float_onnx)

@@ -10,7 +10,7 @@ from automcu_ray.task import Task
 
 BYTES = {"int8": 1, "float32": 4}
 BIAS_BYTES = 4  # int32 or float32
-_FUSIBLE = ("max_pool", "avg_pool", "global_pool", "add")
+_FUSIBLE = ("max_pool", "avg_pool", "global_pool", "add", "relu", "norm")
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ def _step(op: Op, size: int) -> Step:
         lags = (IN_PLACE, Lag(first, APART.after))
     elif op.kind == "mul":
         lags = (IN_PLACE, Lag(size - op.shape[0], APART.after))  # the second has one factor a channel
+    elif op.kind == "add" and op.inputs[0] == op.inputs[1]:  # a sum of one value with itself, which is read once
+        return Step(op.inputs[:1], size, (IN_PLACE,))
     else:
         lags = (IN_PLACE,) * len(op.inputs)
     if NETWORK_INPUT not in op.inputs:
@@ -105,7 +107,8 @@ def ram_floor_bytes(graph: Graph, precision: str) -> int:
     made = [Step((), _elements(graph.input_shape), ())]
     for at, op in enumerate(graph.ops):
         size = _elements(op.shape) if at in whole else 0
-        made.append(Step(tuple(read + 1 for read in op.inputs), size, (ANYWHERE,) * len(op.inputs)))
+        reads = tuple(dict.fromkeys(read + 1 for read in op.inputs))  # a sum of one value with itself reads it once
+        made.append(Step(reads, size, (ANYWHERE,) * len(reads)))
     return max(live_sizes(made, best_order(made))) * BYTES[precision]
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from automcu_ray.feasibility import Rung, Violation
 
 Shape = tuple[int, int, int]  # channels, height, width; batch size 1
-OpKind = Literal["conv", "linear", "max_pool", "avg_pool", "global_pool", "add", "mul", "concat"]
+OpKind = Literal["conv", "linear", "max_pool", "avg_pool", "global_pool", "add", "mul", "concat", "relu", "norm"]
 NETWORK_INPUT = -1
 
 
@@ -24,7 +24,10 @@ class ConstructibilityError(ValueError):
 
 @dataclass(frozen=True)
 class Op:
-    """One operator: `inputs` are indices of earlier ops, `NETWORK_INPUT` the image; `shape` is the output's."""
+    """One operator: `inputs` are indices of earlier ops, `NETWORK_INPUT` the image; `shape` is the output's.
+
+    A `norm` is a batch norm with no convolution before it to be folded into: a factor and a bias a channel.
+    """
 
     kind: OpKind
     name: str
@@ -37,10 +40,13 @@ class Op:
     groups: int = 1
     use_bn: bool = False
     activation: str = "none"
+    has_bias: bool = True
 
     @property
     def weights(self) -> int:
         """Number of weights without biases, batch norm folded."""
+        if self.kind == "norm":
+            return self.shape[0]
         if self.kind not in ("conv", "linear"):
             return 0
         return self.shape[0] * (self.in_shape[0] // self.groups) * self.kernel**2
@@ -48,11 +54,11 @@ class Op:
     @property
     def biases(self) -> int:
         """Number of biases, batch norm folded."""
-        return self.shape[0] if self.kind in ("conv", "linear") else 0
+        return self.shape[0] if self.kind in ("conv", "linear", "norm") and self.has_bias else 0
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of convolutions and linear layers (others count zero)."""
+        """Multiply-accumulates of what has weights (others count zero)."""
         return self.weights * self.shape[1] * self.shape[2]
 
 
@@ -67,6 +73,7 @@ class Graph:
         """Return 12 hex digits that are equal for equal networks, whatever their specs look like."""
         rows = [
             (op.kind, op.inputs, op.shape, op.kernel, op.stride, op.padding, op.groups, op.use_bn, op.activation)
+            + (() if op.has_bias else ("no bias",))
             for op in self.ops
         ]
         return hashlib.sha256(json.dumps([self.input_shape, rows]).encode()).hexdigest()[:12]
@@ -98,6 +105,7 @@ class GraphBuilder:
         groups: int = 1,
         use_bn: bool = True,
         activation: str = "relu",
+        has_bias: bool = True,
     ) -> int:
         """Append a convolution with folded batch norm and activation."""
         padding = kernel // 2 if padding is None else padding
@@ -106,12 +114,27 @@ class GraphBuilder:
         shape = (out_channels, *self._window(source, kernel, stride, padding))
         window = (kernel, stride, padding, groups)
         name = f"{self.layer}.{name}"
-        return self._append(Op("conv", name, (source,), self.shape(source), shape, *window, use_bn, activation))
+        rest = (*window, use_bn, activation, has_bias)
+        return self._append(Op("conv", name, (source,), self.shape(source), shape, *rest))
 
-    def pool(self, kind: Literal["max_pool", "avg_pool"], source: int, kernel: int, stride: int) -> int:
-        """Append a pooling window without padding."""
-        shape = (self.shape(source)[0], *self._window(source, kernel, stride, 0))
-        return self._append(Op(kind, f"{self.layer}.pool", (source,), self.shape(source), shape, kernel, stride))
+    def pool(
+        self, kind: Literal["max_pool", "avg_pool"], source: int, kernel: int, stride: int, padding: int = 0
+    ) -> int:
+        """Append a pooling window; an average is over the pixels inside the image alone."""
+        shape = (self.shape(source)[0], *self._window(source, kernel, stride, padding))
+        name = f"{self.layer}.pool"
+        return self._append(Op(kind, name, (source,), self.shape(source), shape, kernel, stride, padding))
+
+    def relu(self, source: int) -> int:
+        """Append a ReLU that follows no operator of its own: what it reads, others may read as it was."""
+        return self._append(Op("relu", f"{self.layer}.relu", (source,), self.shape(source), self.shape(source)))
+
+    def norm(self, source: int, activation: str) -> int:
+        """Append a batch norm that cannot be folded into a convolution."""
+        shape = self.shape(source)
+        groups = shape[0]
+        op = Op("norm", f"{self.layer}.norm", (source,), shape, shape, groups=groups, activation=activation)
+        return self._append(op)
 
     def global_pool(self, source: int) -> int:
         """Append the mean over height and width."""

@@ -23,6 +23,11 @@ class Cost(Frozen):
         """All tokens, read and written."""
         return self.prompt_tokens + self.completion_tokens
 
+    @property
+    def seconds(self) -> float:
+        """All seconds, wherever they were spent."""
+        return self.llm_seconds + self.toolchain_cpu_seconds + self.train_seconds + self.board_seconds
+
     def split(self, parts: int) -> "list[Cost]":
         """Return what each of several candidates from one call has cost; the parts add up to the whole."""
         shares: list[dict[str, Any]] = [{} for _ in range(parts)]

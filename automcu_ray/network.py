@@ -1,6 +1,8 @@
 """The graph as a PyTorch module: the general-purpose model builder of paper 000, section III-B."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +10,12 @@ from torch import Tensor, nn
 from automcu_ray.graph import Graph, Op
 
 NAME_SEPARATOR = "__"  # torch allows no dot in a module's name
-_ACTIVATIONS = {"none": nn.Identity, "relu": nn.ReLU, "relu6": nn.ReLU6, "sigmoid": nn.Sigmoid}
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "none": nn.Identity,
+    "relu": partial(nn.ReLU, inplace=True),  # nothing else reads what it overwrites: a tenth less to move in training
+    "relu6": partial(nn.ReLU6, inplace=True),
+    "sigmoid": nn.Sigmoid,
+}
 
 
 class Network(nn.Module):
@@ -59,16 +66,20 @@ def _module(op: Op) -> nn.Module:
             op.stride,
             op.padding,
             groups=op.groups,
-            bias=not op.use_bn,
+            bias=op.has_bias and not op.use_bn,
         )
         norm: nn.Module = nn.BatchNorm2d(op.shape[0]) if op.use_bn else nn.Identity()
         return nn.Sequential(conv, norm, activation)
+    if op.kind == "norm":
+        return nn.Sequential(nn.BatchNorm2d(op.shape[0]), activation)
+    if op.kind == "relu":
+        return nn.ReLU()
     if op.kind == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(op.in_shape[0], op.shape[0]))
     if op.kind == "max_pool":
-        return nn.MaxPool2d(op.kernel, op.stride)
+        return nn.MaxPool2d(op.kernel, op.stride, op.padding)
     if op.kind == "avg_pool":
-        return nn.AvgPool2d(op.kernel, op.stride)
+        return nn.AvgPool2d(op.kernel, op.stride, op.padding, count_include_pad=False)
     if op.kind == "global_pool":
         return nn.AdaptiveAvgPool2d(1)
     return Join(op.kind, activation)
@@ -80,7 +91,9 @@ def spec_names(text: str) -> str:
     A node of generated code becomes the name of its module: `/body/body.0/Conv_quant` is `body.0`.
     """
     named = re.sub(
-        rf"\S*?((?:layer_\d+|head){NAME_SEPARATOR}[a-z0-9_]+?)(?:[./][^\s,;]*|_quant)*(?=[\s,;]|$)", _dotted, text
+        rf"\S*?((?:(?:layer|cell|reduce)_\d+|stem|head){NAME_SEPARATOR}[a-z0-9_]+?)(?:[./][^\s,;]*|_quant)*(?=[\s,;]|$)",
+        _dotted,
+        text,
     )
     return re.sub(r"(?:/[\w.]+)*/([\w.]+)/\w+_quant\b", r"\1", named)
 

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import stats
@@ -15,13 +16,17 @@ from automcu_ray.metrics import Metrics
 from automcu_ray.whole_file import write_whole
 
 CONFIDENCE = 0.95
+Cost = Literal["seconds", "tokens", "usd"]
 _RESAMPLES = 2000
+_POINTS = 60  # of a curve against a cost
 
 
 class Outcome(Frozen):
     """One run of a sweep: its metrics, and the winner's figures; None where there was no winner, or no toolchain.
 
-    `val_accuracy` chose the winner; `test_accuracy` was read once, for it.
+    `val_accuracy` chose the winner; `test_accuracy` was read once, for it. Of a search without finalists the sizes are
+    those of its best candidate. `seconds` are of work, wherever it was interrupted; `by_rules`: a searcher that asks an
+    engine had rules in place of a language model.
     """
 
     arm: str
@@ -34,6 +39,7 @@ class Outcome(Frozen):
     test_accuracy: float | None = None
     ram_bytes: int | None = None
     flash_bytes: int | None = None
+    by_rules: bool = False
     versions: dict[str, str]
 
 
@@ -62,30 +68,67 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | 
     return float(stats.wilcoxon(differences).pvalue)
 
 
-class Curve(NamedTuple):
-    """Mean best validation accuracy after 1, 2, ... trained candidates, with its bootstrap interval (95 %)."""
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Return p-values corrected for their number by Holm's step-down method (Scand. J. Statist. 6, 1979).
 
+    The smallest is multiplied by how many there are, the next by one less, and so on; none falls below the one before.
+    """
+    corrected, largest = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        largest = max(largest, min(1.0, p_values[name] * (len(p_values) - rank)))
+        corrected[name] = largest
+    return corrected
+
+
+class Curve(NamedTuple):
+    """Mean best validation accuracy over seeds at each of `at` (trained candidates, or a cost), and its interval."""
+
+    at: tuple[float, ...]
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
 
 
 def anytime(outcomes: Sequence[Outcome]) -> Curve | None:
-    """Return the curve of one arm on one case, as long as its shortest run; None without a trained candidate.
+    """Return the curve of one arm on one case against trained candidates; None without a feasible one in every run.
 
-    The interval is scipy's percentile bootstrap over seeds, with a fixed seed of its own.
+    It begins where every run has a feasible network, and ends with the shortest run.
     """
     length = min((len(outcome.metrics.anytime) for outcome in outcomes), default=0)
-    if length == 0:
+    rows = np.array([outcome.metrics.anytime[:length] for outcome in outcomes], float)
+    if not length or np.isnan(rows[:, -1]).any():
         return None
-    rows = np.array([outcome.metrics.anytime[:length] for outcome in outcomes])
+    first = int(np.isnan(rows).any(axis=0).sum())  # best so far: once there is one, there always is
+    return _curve(np.arange(first, length) + 1.0, rows[:, first:])
+
+
+def anytime_by(outcomes: Sequence[Outcome], cost: Cost) -> Curve | None:
+    """Return the curve of one arm on one case against a cost; None where nobody measured it, or it was nothing.
+
+    It begins when the last run has a feasible network and goes on to the end of the longest run; one that has ended
+    keeps what it had.
+    """
+    pairs = [(outcome.metrics.anytime, getattr(outcome.metrics, f"anytime_{cost}")) for outcome in outcomes]
+    known = [[(c, b) for b, c in zip(best, costs, strict=False) if b is not None] for best, costs in pairs]
+    if not known or not all(known) or not max(row[-1][0] for row in known):
+        return None
+    grid = np.linspace(max(row[0][0] for row in known), max(row[-1][0] for row in known), _POINTS)
+    rows = [
+        np.array([best for _, best in row])[np.searchsorted([c for c, _ in row], grid, side="right") - 1]
+        for row in known
+    ]
+    return _curve(grid, np.array(rows))
+
+
+def _curve(at: npt.NDArray[Any], rows: npt.NDArray[Any]) -> Curve:
+    """Return mean and interval of rows (runs, points): scipy's percentile bootstrap over runs, its seed fixed."""
     mean = rows.mean(axis=0)
     if len(rows) < 2:
-        return Curve(tuple(mean), tuple(mean), tuple(mean))
+        return Curve(tuple(at), tuple(mean), tuple(mean), tuple(mean))
     found = stats.bootstrap(
         (rows,), np.mean, axis=0, n_resamples=_RESAMPLES, confidence_level=CONFIDENCE, method="percentile", rng=0
     ).confidence_interval
-    return Curve(tuple(mean), tuple(found.low), tuple(found.high))
+    return Curve(tuple(at), tuple(mean), tuple(found.low), tuple(found.high))
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
@@ -102,7 +145,7 @@ def read_outcome(folder: Path, name: str) -> Outcome | None:
 
 
 def write_parquet(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write one row a run; `anytime` is a list, `versions` JSON."""
+    """Write one row a run; `anytime` and what had been spent by then are lists, `versions` JSON."""
     rows = []
     for outcome in outcomes:
         row = outcome.model_dump(exclude={"metrics", "versions"})

@@ -1,11 +1,11 @@
 """The plan of a run: every name, file and program it needs, found and checked before anything is written."""
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from automcu_ray import footprint, plugins
+from automcu_ray.cell import CellSpec
 from automcu_ray.config import Plugin, RunConfig
 from automcu_ray.errors import ConfigError, ToolMissingError
 from automcu_ray.graph import ConstructibilityError
@@ -13,14 +13,16 @@ from automcu_ray.record import Candidate
 from automcu_ray.remedy import Foresee
 from automcu_ray.spec import ArchitectureSpec, explain
 from automcu_ray.task import Task
+from automcu_ray.warm_start import points_of_runs
 from backends import BACKENDS
 from backends.base import Backend
 from backends.boards import BOARDS
 from backends.boards.base import Board
 from backends.programs import apt_packages, missing
-from searchers import SEARCHERS
+from searchers import pick_searcher
 from searchers.engines import pick_engine
 from searchers.engines.base import Engine
+from searchers.mixed import asking
 from trainables.datasets import DATASETS
 from trainables.datasets.base import Dataset
 from trainables.datasets.nasbench201 import Table
@@ -34,13 +36,11 @@ class Plan:
     config: RunConfig
     dataset: Dataset | Table
     task: Task
-    make_searcher: Any
-    searcher_options: dict[str, Any]
     engine: Engine | None
     backend: Backend | None
     second_opinions: tuple[Backend, ...]
     board: Board | None
-    points: tuple[Candidate, ...]
+    points: tuple[Candidate, ...] = ()
 
     @property
     def on_table(self) -> bool:
@@ -68,52 +68,44 @@ class Plan:
         return self.engine.gpus if self.engine is not None else 0.0
 
 
-def prepare(config: RunConfig) -> Plan:
-    """Return the plan of a run.
+def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
+    """Return the plan of a run; where a run has `begun` to propose, no other run is read again for its first points.
 
     Raises:
         ConfigError: a name, option, file or value that cannot be used.
         ToolMissingError: a program that a rung needs is not installed.
     """
-    make_searcher = plugins.load("searcher", SEARCHERS, config.searcher.name)
-    searcher = config.searcher
-    options = plugins.check_options(
-        "searcher", searcher.name, make_searcher, searcher.options, given=("seed", "engine")
-    )
-    asks_engine = "engine" in inspect.signature(make_searcher).parameters
     engine = pick_engine(config.engine.name, config.engine.options)
     backend = _backend(config)
+    board = _board(config, backend)
+    dataset = _dataset(config)
+    task = _task(config, dataset)
+    asks_engine = asking(pick_searcher(config.searcher, task, seed=config.seed)) is not None
     if asks_engine:
         _check_engine(config, engine)
-    board = _board(config, backend)
-    make_dataset = plugins.load("dataset", DATASETS, config.dataset.name)
-    dataset = make_dataset(
-        **plugins.check_options("dataset", config.dataset.name, make_dataset, config.dataset.options)
-    )
-    task = _task(config, dataset)
-    if dataset.wants not in make_searcher.proposes:
-        raise ConfigError(
-            f"searcher {searcher.name!r} proposes a {' or '.join(make_searcher.proposes)}, task {config.task!r} wants "
-            f"a {dataset.wants}: take another searcher, or another task."
-        )
-    opinions = tuple(_make_backend(plugin) for plugin in config.second_opinions)
     plan = Plan(
         config=config,
         dataset=dataset,
         task=task,
-        make_searcher=make_searcher,
-        searcher_options=options,
         engine=engine if asks_engine else None,
         backend=backend,
-        second_opinions=opinions,
+        second_opinions=tuple(_make_backend(plugin) for plugin in config.second_opinions),
         board=board,
-        points=_points(config, task),
     )
     _check_backends(plan.backends, task)
-    return plan
+    return plan if begun else replace(plan, points=_points(plan))
+
+
+def _dataset(config: RunConfig) -> Dataset | Table:
+    make = plugins.load("dataset", DATASETS, config.dataset.name)
+    options = plugins.check_options("dataset", config.dataset.name, make, config.dataset.options)
+    dataset: Dataset | Table = make(**options)
+    return dataset
 
 
 def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
+    if config.skeleton is not None and isinstance(dataset, Table):
+        raise ConfigError(f"skeleton: the cells of {dataset.name} are looked up, not built: leave it out.")
     return Task(
         dataset=dataset.name,
         input_shape=dataset.input_shape,
@@ -121,7 +113,8 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         target=config.target,
         constraints=config.constraints,
         precision=config.precision,
-        form=dataset.wants,
+        form="cell" if config.skeleton is not None else dataset.wants,
+        skeleton=config.skeleton,
     )
 
 
@@ -193,10 +186,24 @@ def _board(config: RunConfig, backend: Backend | None) -> Board | None:
     return board
 
 
-def _points(config: RunConfig, task: Task) -> tuple[Candidate, ...]:
+def _points(plan: Plan) -> tuple[Candidate, ...]:
+    """Return what is evaluated first, as far as files say; the searcher of `warm_start` is only checked."""
+    warm, task = plan.config.warm_start, plan.task
+    if warm.searcher is not None and asking(pick_searcher(warm.searcher, task, seed=plan.config.seed)) is not None:
+        raise ConfigError(
+            f"warm_start.searcher: {warm.searcher.name!r} asks an engine: name one that proposes by itself, "
+            "such as capacity."
+        )
+    named = [_point(point, task) for point in plan.config.points_to_evaluate]
+    return (*named, *points_of_runs(warm.runs, task, plan.foresee, warm.points))
+
+
+def _point(point: dict[str, Any] | str, task: Task) -> Candidate:
     try:
-        specs = [ArchitectureSpec.model_validate(point) for point in config.points_to_evaluate]
-        return tuple(task.space.candidate(spec, proposer="points_to_evaluate") for spec in specs)
+        if task.form == "network":
+            return task.space.candidate(ArchitectureSpec.model_validate(point), proposer="points_to_evaluate")
+        cell = CellSpec.parse(point) if isinstance(point, str) else CellSpec.model_validate(point)
+        return task.cells.candidate(list(cell.operations), proposer="points_to_evaluate")
     except ConstructibilityError as error:
         raise ConfigError(f"points_to_evaluate: {error}.") from error
     except ValueError as error:

@@ -3,9 +3,9 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from automcu_ray.feasibility import Rung
 from automcu_ray.ledger import Cost
-from automcu_ray.outcomes import Curve
+from automcu_ray.misses import TITLES, Resource, Size, known_size
 from automcu_ray.record import Finalist, Record
 from automcu_ray.target import BYTES_PER_KB
 
@@ -36,7 +36,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
-_WIDTH_IN, _HEIGHT_IN = 5.4, 3.3
+_SIZE_IN = (5.4, 3.3)
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 _FAR = 2.5  # a limit further out than this many times the largest network is named, not drawn
 
@@ -56,31 +56,12 @@ _STOPS = {
 _ONLY_WHERE_SEEN = ("engine", Rung.VENDOR, Rung.BOARD)
 
 
-class Size(NamedTuple):
-    """Bytes of RAM or Flash; `at_least` where a rung before the linker said no and knows a lower bound only."""
-
-    bytes: int
-    at_least: bool
-
-
 class Stage(NamedTuple):
     """One row of the funnel: how many proposals came this far, and how many of them it stopped."""
 
     label: str
     reached: int
     stopped: int
-
-
-def known_size(record: Record, resource: Literal["ram", "flash"]) -> Size | None:
-    """Return what a candidate needs of a resource, or None where nobody found out."""
-    report = record.feasibility
-    if report is None:
-        return None
-    total = report.ram_bytes if resource == "ram" else report.flash_bytes
-    if total is not None:
-        return Size(total, at_least=False)
-    found = [v.found_bytes for v in report.violations if v.resource == resource and v.found_bytes is not None]
-    return Size(max(found), at_least=report.rung is Rung.ANALYTIC) if found else None
 
 
 def stages(records: Sequence[Record], proposals: int, finalists: int) -> list[Stage]:
@@ -97,13 +78,13 @@ def stages(records: Sequence[Record], proposals: int, finalists: int) -> list[St
 
 
 def size_figure(
-    resource: Literal["ram", "flash"],
+    resource: Resource,
     limit_bytes: int,
     records: Sequence[Record],
     finalists: Sequence[Finalist],
 ) -> str:
     """Return validation accuracy against a size; refused candidates lie at the bottom, hollow."""
-    title = {"ram": "RAM", "flash": "Flash"}[resource]
+    title = TITLES[resource]
     sizes = {record.candidate.number: known_size(record, resource) for record in records}
     trained = [
         (size.bytes / BYTES_PER_KB, record.score, record.candidate.number)
@@ -111,52 +92,40 @@ def size_figure(
         if record.scored and (size := sizes[record.candidate.number])
     ]
     refused = [size for r in records if r.status == "infeasible" and (size := sizes[r.candidate.number])]
-    figure, axes = _axes(f"{title} of the firmware, KB", "validation accuracy (proxy)")
+    figure, axes = new_axes(f"{title} of the firmware, KB", "validation accuracy (proxy)")
     limit = limit_bytes / BYTES_PER_KB
     beyond = [size.bytes / BYTES_PER_KB for size in refused]
     right = _draw_limit(axes, limit, [x for x, _, _ in trained], beyond)
     axes.set_xlim(0, right)
-    _draw_accuracies(axes, [y for _, y, _ in trained], room_below=bool(refused))
+    draw_accuracies(axes, [y for _, y, _ in trained], room_below=bool(refused))
     if trained:
         xs, ys = [x for x, _, _ in trained], [y for _, y, _ in trained]
         axes.scatter(xs, ys, s=22, color=TRAINED, label="trained")
     _draw_refused(axes, refused, limit_bytes, right)
     _draw_finalists(axes, {number: (x, y) for x, y, number in trained}, finalists)
-    return _svg(figure, f"Validation accuracy against {title}; the limit is {limit:g} KB.")
+    return to_svg(figure, f"Validation accuracy against {title}; the limit is {limit:g} KB.")
 
 
 def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
     """Return the best accuracy so far against trained candidates, in the order in which they finished."""
     trained = [record for record in records if record.scored]
     scores, order = [record.score for record in trained], range(1, len(trained) + 1)
-    figure, axes = _axes("trained candidates", "validation accuracy (proxy)")
+    figure, axes = new_axes("trained candidates", "validation accuracy (proxy)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(0.5, max(2, len(trained)) + 0.7)
-    _draw_accuracies(axes, scores)
+    draw_accuracies(axes, scores)
     if trained:
         best = list(accumulate(scores, max))
         axes.step([*order, len(trained) + 0.7], [*best, best[-1]], where="post", color=CHOSEN, label="best so far")
         axes.scatter(order, scores, s=22, color=TRAINED, label="trained")
     places = {r.candidate.number: (float(x), r.score) for x, r in zip(order, trained, strict=True)}
     _draw_finalists(axes, places, finalists)
-    return _svg(figure, f"Best validation accuracy after each of {len(trained)} trained candidates.")
-
-
-def curves_figure(curves: Mapping[str, Curve]) -> str:
-    """Return the mean best accuracy so far against trained candidates, one line a label, with its interval."""
-    figure, axes = _axes("trained candidates", "best validation accuracy")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _draw_accuracies(axes, [value for curve in curves.values() for value in (*curve.low, *curve.high)])
-    for number, (label, curve) in enumerate(curves.items()):
-        order, color = range(1, len(curve.mean) + 1), f"C{number}"
-        axes.fill_between(order, curve.low, curve.high, color=color, alpha=0.15, linewidth=0)
-        axes.plot(order, curve.mean, color=color, label=label, marker="o" if len(order) == 1 else None)
-    return _svg(figure, "Best validation accuracy against trained candidates, by searcher.")
+    return to_svg(figure, f"Best validation accuracy after each of {len(trained)} trained candidates.")
 
 
 def funnel_figure(rows: Sequence[Stage]) -> str:
     """Return how many proposals came to each question, and how many it stopped."""
-    figure, axes = _axes("proposals", "")
+    figure, axes = new_axes("proposals", "")
     most = max(1, rows[0].reached)
     for y, row in enumerate(rows):
         last = row.label in ("proposals", "trained", "finalists")
@@ -167,7 +136,7 @@ def funnel_figure(rows: Sequence[Stage]) -> str:
         axes.text(row.reached + most * 0.015, y, text, va="center", fontsize=9)
     _draw_rows(axes, [row.label for row in rows], most * 1.2, integer=True)
     stops = ", ".join(f"{row.stopped} at {row.label}" for row in rows if row.stopped)
-    return _svg(figure, f"{rows[0].reached} proposals, of which stopped: {stops or 'none'}.")
+    return to_svg(figure, f"{rows[0].reached} proposals, of which stopped: {stops or 'none'}.")
 
 
 def cost_figure(cost: Cost, absent: dict[str, str]) -> str:
@@ -178,7 +147,7 @@ def cost_figure(cost: Cost, absent: dict[str, str]) -> str:
         "training": cost.train_seconds,
         "board": cost.board_seconds,
     }
-    figure, axes = _axes("seconds, summed over parallel workers", "")
+    figure, axes = new_axes("seconds, summed over parallel workers", "")
     most = max(*kinds.values(), 1e-3)
     for y, (kind, seconds) in enumerate(kinds.items()):
         axes.barh(y, seconds, height=0.55, color=TRAINED)
@@ -186,7 +155,7 @@ def cost_figure(cost: Cost, absent: dict[str, str]) -> str:
         axes.text(seconds + most * 0.015, y, text, va="center", fontsize=9, color=INK if seconds else MUTED)
     _draw_rows(axes, list(kinds), most * 1.25)
     spent = ", ".join(f"{kind} {seconds:.1f}" for kind, seconds in kinds.items() if seconds)
-    return _svg(figure, f"Seconds by kind: {spent or 'none measured'}.")
+    return to_svg(figure, f"Seconds by kind: {spent or 'none measured'}.")
 
 
 def _stop(record: Record) -> str:
@@ -199,9 +168,10 @@ def _stop(record: Record) -> str:
     return record.feasibility.rung if record.feasibility else violations[0].rung if violations else "failed"
 
 
-def _axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
+def new_axes(x_label: str, y_label: str, size_in: tuple[float, float] = _SIZE_IN) -> tuple[Figure, Axes]:
+    """Return a figure of this size with its axes, in the style of the pages."""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
+        figure = Figure(figsize=size_in, layout="constrained")
         axes = figure.add_subplot()
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
@@ -211,7 +181,8 @@ def _axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw_accuracies(axes: Axes, scores: Sequence[float], *, room_below: bool = False) -> None:
+def draw_accuracies(axes: Axes, scores: Sequence[float], *, room_below: bool = False) -> None:
+    """Fit the y axis to accuracies, shares of 1; `room_below` leaves a band for what has none."""
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     if not scores:
         axes.set_yticks([])
@@ -273,7 +244,7 @@ def _draw_rows(axes: Axes, labels: Sequence[str], right: float, *, integer: bool
     axes.grid(visible=False, axis="y")
 
 
-def _svg(figure: Figure, description: str) -> str:
+def to_svg(figure: Figure, description: str) -> str:
     """Return the figure as an <svg> element: no prolog, ids or metadata, so that several share a page."""
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):

@@ -26,23 +26,29 @@ class Progress(tune.Callback):  # type: ignore[misc]
         self.last_step_s = self.started_s
         self.first_trial_s: float | None = None
         self._status: Status | None = None
+        self.counts: Counter[str] = (
+            Counter()
+        )  # kept, since a look through ten thousand records takes longer than a trial
+        self.top: Record | None = None
+        for record in searcher.repository.records:
+            self._count(record)
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._count_busy_slots()
         records = self.searcher.repository.records
         for record in records[self.printed :]:
             say(self.console, describe(record, self.task))
+            self._count(record)
         self.printed = len(records)
         if self.console.is_terminal:
-            self._show(self.summary(records))
+            self._show(self.summary())
 
-    def summary(self, records: list[Record]) -> str:
+    def summary(self) -> str:
         """Return one line: candidates by outcome and rung, best so far, seconds left."""
-        counts = Counter(_stage(record) for record in records)
-        parts = [f"{count} {stage}" for stage, count in sorted(counts.items())]
+        parts = [f"{count} {stage}" for stage, count in sorted(self.counts.items())]
         budget = self.searcher.trained_budget
         done = f"trained {self.searcher.trained}" + (f"/{budget}" if budget else "")
-        top = best(records)
+        top = self.top
         lead = f"best {top.score:.4f} (#{top.candidate.number})" if top else "none trained yet"
         return " · ".join([done, *parts, lead, self._left()])
 
@@ -60,6 +66,10 @@ class Progress(tune.Callback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "console": None, "_status": None}
+
+    def _count(self, record: Record) -> None:
+        self.counts[_stage(record)] += 1
+        self.top = best([known for known in (self.top, record) if known is not None])
 
     def _count_busy_slots(self) -> None:
         now = time.monotonic()

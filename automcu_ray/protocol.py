@@ -12,25 +12,53 @@ Positive = Annotated[int, Field(gt=0)]
 class Protocol(Frozen):
     """One training recipe: SGD with momentum, batches from a uint8 tensor, augmentation on the training device.
 
-    `crop_padding_px` shifts images by up to that many pixels, `flip` mirrors them left to right, `patience` stops
-    after so many epochs without a better validation accuracy (None: never).
+    Attributes:
+        epochs: passes over the training images, or over `train_share` of them, drawn afresh for each.
+        crop_padding_px: images are shifted by up to that many pixels.
+        flip: half of the images are mirrored left to right.
+        cutout_px: side of a square that is greyed somewhere in each image (DeVries & Taylor 2017, arXiv:1708.04552).
+        mixup: parameter alpha of Zhang et al. 2018 (arXiv:1710.09412); 0 mixes nothing.
+        cutmix: the same of Yun et al. 2019 (arXiv:1905.04899); where both are given, each batch takes one by chance.
+        ema_decay: the network that is scored and kept is a running mean of the weights, with this decay a step (less in
+            the first steps); None: the last weights.
+        reports_per_epoch: how often an epoch is interrupted to score the network, so that a scheduler or a time limit
+            can stop it there.
+        patience: stop after so many reports without a better validation accuracy; None: never.
+        calibration_images: training images that the ranges of the int8 activations come from.
     """
 
     epochs: Positive
+    train_share: float = Field(default=1.0, gt=0, le=1)
     batch_size: Positive = 128
     learning_rate: float = Field(default=0.1, gt=0)
     schedule: Literal["one_cycle", "cosine", "constant"] = "one_cycle"
     momentum: float = Field(default=0.9, ge=0, lt=1)
+    nesterov: bool = True
     weight_decay: float = Field(default=5e-4, ge=0)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     crop_padding_px: int = Field(default=0, ge=0)
     flip: bool = False
+    cutout_px: int = Field(default=0, ge=0)
+    mixup: float = Field(default=0.0, ge=0)
+    cutmix: float = Field(default=0.0, ge=0)
+    ema_decay: float | None = Field(default=None, gt=0, lt=1)
+    reports_per_epoch: Positive = 1
     patience: Positive | None = None
     calibration_images: Positive = 256
 
+    @property
+    def reports(self) -> int:
+        """How often the network is scored in a training that runs to its end."""
+        return self.epochs * self.reports_per_epoch
+
 
 class Protocols(Frozen):
-    """How candidates are ranked (`proxy`) and how finalists are trained (`full`)."""
+    """How candidates are ranked (`proxy`) and how finalists are trained (`full`).
+
+    `asha` lets Ray's ASHA scheduler stop the worse part of the trials at 1, 3, 9, ... reports; a trial that it stops
+    keeps the float accuracy of its last report, undeployed.
+    """
 
     proxy: Protocol
     full: Protocol
+    asha: bool = False

@@ -1,6 +1,7 @@
 """A candidate and what became of it: `r_j = (id_j, a_j, p_j, m_j)` (paper 000, equation 3)."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from automcu_ray.cell import CellSpec
@@ -9,6 +10,7 @@ from automcu_ray.frozen import Frozen
 from automcu_ray.ledger import Cost
 from automcu_ray.spec import ArchitectureSpec
 
+Structure = ArchitectureSpec | CellSpec
 Status = Literal["ok", "infeasible", "invalid", "duplicate", "failed"]
 
 
@@ -44,7 +46,12 @@ class Candidate(Frozen):
     @property
     def readable(self) -> bool:
         """Whether there is a network to speak of."""
-        return self.spec is not None or self.cell is not None or bool(self.code)
+        return self.structure is not None or bool(self.code)
+
+    @property
+    def structure(self) -> Structure | None:
+        """The spec or the cell: what can be built without running anyone's code."""
+        return self.spec or self.cell
 
     def trial_config(self) -> dict[str, Any]:
         """Return what a Trainable needs to know: the number, and the spec, the cell or the code."""
@@ -59,7 +66,8 @@ class TrainingSummary(Frozen):
     """`P(a;D,T)`: what training said about a candidate.
 
     `val_accuracy` is of the network as deployed (int8 unless the task says float32), `val_accuracy_float` of the
-    float network. `peak_memory_bytes` is the resident memory of the worker on CPU, the allocated memory on a GPU.
+    float network. Where a scheduler stopped the trial, both are the float network's: it was not deployed.
+    `peak_memory_bytes` is the resident memory of the worker on CPU, the allocated memory on a GPU.
     None means not measured.
     """
 
@@ -108,7 +116,7 @@ class Record(Frozen):
 
     def outcome(self) -> str:
         """Return the outcome as one line: the accuracy and sizes, or what went wrong."""
-        if self.training is None or self.feasibility is None:
+        if self.status != "ok" or self.training is None or self.feasibility is None:
             return f"{self.status}: {self.reason}"
         return (
             f"accuracy {self.training.val_accuracy:.4f}, RAM {self.feasibility.ram_bytes} bytes, "
@@ -122,15 +130,26 @@ def best(records: list[Record]) -> Record | None:
     return max(trained, key=lambda record: record.score, default=None)
 
 
-def nearest_miss(records: list[Record]) -> Record | None:
-    """Return the refused record with the fewest bytes over its limits, all resources together."""
-    sized = {
-        index: sum(v.over_bytes for v in record.feasibility.violations if v.over_bytes is not None)
-        for index, record in enumerate(records)
-        if record.status == "infeasible" and record.feasibility is not None
-    }
-    over = {index: size for index, size in sized.items() if size > 0}
-    return records[min(over, key=over.__getitem__)] if over else None
+def pareto_front(records: Sequence[Record]) -> list[Record]:
+    """Return the trained records that no other one equals or beats in accuracy, RAM and Flash; most accurate first."""
+    measured = [record for record in records if record.status == "ok" and _sizes(record) is not None]
+    front: list[Record] = []
+    for record in sorted(measured, key=lambda one: (-one.score, _sizes(one))):
+        if not any(_no_larger(other, record) for other in front):
+            front.append(record)
+    return front
+
+
+def _sizes(record: Record) -> tuple[int, int] | None:
+    report = record.feasibility
+    if report is None or report.ram_bytes is None or report.flash_bytes is None:
+        return None
+    return report.ram_bytes, report.flash_bytes
+
+
+def _no_larger(one: Record, other: Record) -> bool:
+    ours, theirs = _sizes(one), _sizes(other)
+    return ours is not None and theirs is not None and ours[0] <= theirs[0] and ours[1] <= theirs[1]
 
 
 class BoardResult(Frozen):

@@ -13,10 +13,9 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from automcu_ray import plots
+from automcu_ray import misses, plots
 from automcu_ray.config import RunConfig, compose
 from automcu_ray.errors import ConfigError
-from automcu_ray.feasibility import Rung, Violation
 from automcu_ray.ledger import Cost, total
 from automcu_ray.record import Candidate, Finalist, Record, best
 from automcu_ray.repository import Repository
@@ -26,9 +25,8 @@ from automcu_ray.trend import trend
 from automcu_ray.whole_file import write_whole
 
 NOT_MEASURED = "not measured"
-MISSES = 3
 _TEMPLATES = Path(__file__).parent / "templates"
-_GROUPS = ("target", "searcher", "engine", "backend")
+_GROUPS = ("dataset", "target", "searcher", "engine", "backend")
 
 
 class Figure(NamedTuple):
@@ -39,7 +37,7 @@ class Figure(NamedTuple):
 
 
 class Miss(NamedTuple):
-    """A refused candidate that only bytes kept out: how many too many, and what would have to give."""
+    """A refused candidate that only bytes kept out: how many of a resource, and what would have to give."""
 
     number: int
     layers: str
@@ -70,6 +68,7 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
         task=task,
         state=_state(config, repository, finalists),
         misses=_nearest_misses(task, records),
+        least_needs=misses.least_needs(records, task),
         reasons=Counter(record.reason for record in records if record.status != "ok").most_common(3),
         notice=_engine_notice(repository),
         figures=_figures(task, repository, finalists, cost),
@@ -91,7 +90,7 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
         resume=f"python scripts/search.py --resume {shlex.quote(_from_here(folder))}",
         repeat=_repeat_command(config),
         exact=lambda size: f"{size:,} bytes",
-        known_size=plots.known_size,
+        known_size=misses.known_size,
         spec_json=lambda candidate: json.dumps(candidate.spec.compact()),
     )
 
@@ -207,34 +206,18 @@ def _engine_notice(repository: Repository) -> str:
 # What is shown ----------------------------------------------------------------------------------------------
 
 
-def _nearest_misses(task: Task, records: Sequence[Record]) -> list[Miss]:
-    """Return the refused candidates with the fewest bytes over; equal networks count once."""
-    misses: dict[str, Miss] = {}
-    for record in records:
-        violations = record.feasibility.violations if record.feasibility else ()
-        worst = {v.resource: v for v in sorted(violations, key=lambda v: v.over_bytes or 0)}
-        if record.status == "infeasible" and worst and all((v.over_bytes or 0) > 0 for v in worst.values()):
-            over = sum(v.over_bytes or 0 for v in worst.values())
-            advice = tuple(_advice(violation, task) for violation in worst.values())
-            mine = record.candidate
-            misses.setdefault(mine.hash or str(mine.number), Miss(mine.number, layers(mine), over, advice))
-    return sorted(misses.values(), key=lambda miss: miss.over_bytes)[:MISSES]
+def _nearest_misses(task: Task, records: Sequence[Record]) -> list[tuple[str, list[Miss]]]:
+    """Return the nearest misses by resource."""
+    return [
+        (misses.TITLES.get(resource, resource), [_miss(record, resource, task) for record in found])
+        for resource, found in misses.by_resource(records).items()
+    ]
 
 
-def _advice(violation: Violation, task: Task) -> str:
-    """Return what would have to give for one violation to go away."""
-    found = violation.found_bytes or 0
-    name = {"ram": "RAM", "flash": "Flash"}.get(violation.resource, "")
-    where = f"shrink {violation.where}" if violation.where else "shrink the network"
-    where = f"try {violation.fix}" if violation.fix else where
-    if not name:  # a memory of an accelerator: no constraint limits it
-        return f"{violation.resource} is {violation.over_bytes:,} bytes over: {where}"
-    region = task.target.main_ram if violation.resource == "ram" else task.target.flash
-    least = "at least " if violation.rung is Rung.ANALYTIC else ""
-    text = f"{name} is {least}{violation.over_bytes:,} bytes over: {where}"
-    if found > region.size_bytes:
-        return f"{text}, or take a larger target ({task.target.name} has {region.size_kb:,g} KB)"
-    return f"{text}, or set constraints.{violation.resource}_kb={math.ceil(found / BYTES_PER_KB)}"
+def _miss(record: Record, resource: str, task: Task) -> Miss:
+    short, mine = misses.shortages(record), record.candidate
+    advice = tuple(misses.advice(violation, task) for violation in short.values())
+    return Miss(mine.number, layers(mine), short[resource].over_bytes or 0, advice)
 
 
 def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], cost: Cost) -> list[Figure]:

@@ -127,7 +127,7 @@ _SCHEMA = pa.schema(
 
 def _row(record: Record) -> dict[str, Any]:
     candidate, report, training = record.candidate, record.feasibility, record.training
-    structure = candidate.spec or candidate.cell
+    structure = candidate.structure
     flat: dict[str, Any] = {
         **record.cost.model_dump(),
         **(report.model_dump() if report else {}),

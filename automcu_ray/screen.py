@@ -7,7 +7,9 @@ import yaml
 from rich.console import Console
 
 from automcu_ray.config import RunConfig
-from automcu_ray.record import best, nearest_miss
+from automcu_ray.credit import Credits
+from automcu_ray.misses import TITLES, advice, by_resource, least_needs, shortages
+from automcu_ray.record import Record, best
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder
 from automcu_ray.target import BYTES_PER_KB
@@ -60,11 +62,15 @@ def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: 
     say(console, f"run: {folder.path}")
 
 
-def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None, *, interrupted: bool) -> int:
-    """Print the result; return the exit status: 0 with a winner, 1 without, 130 after an interrupt."""
+def outcome(
+    console: Console, folder: RunFolder, task: Task, manifest: dict[str, Any] | None, *, interrupted: bool
+) -> int:
+    """Print the result; return the exit status: 0 with a winner (or none asked for), 1 without, 130 interrupted."""
     repository = Repository(folder.journal)
     if repository.records:
         say(console, trend(repository.records).line())
+        if gains := Credits(repository.records).line():
+            say(console, gains)
     if manifest is not None:
         _say_winner(console, folder, manifest)
         if manifest["board_agrees"] is False:
@@ -78,15 +84,28 @@ def outcome(console: Console, folder: RunFolder, manifest: dict[str, Any] | None
     top = best(repository.records)
     if top is not None:
         say(console, f"best so far: #{top.candidate.number}, {top.outcome()}")
+    if repository.find("finished"):
+        say(
+            console, f"no finalists (budget.finalists=0): no winner, the test set was not read; report: {folder.report}"
+        )
+        return 0
     if interrupted or searched is None or searched["interrupted"]:
         say(console, f"stopped before the end; what is finished is kept. Go on with --resume {folder.path}")
         return 130
     say(console, "no network was found: every candidate, or every finalist, was refused.")
-    near = nearest_miss(repository.records)
-    if near is not None:
-        say(console, f"nearest miss: #{near.candidate.number}, {near.reason}")
+    _say_misses(console, task, repository.records)
     say(console, f"report: {folder.report}")
     return 1
+
+
+def _say_misses(console: Console, task: Task, records: Sequence[Record]) -> None:
+    for line in least_needs(records, task):
+        say(console, line)
+    for resource, misses in by_resource(records).items():
+        say(console, f"nearest misses of {TITLES.get(resource, resource)}:")
+        for record in misses:
+            needs = "; ".join(advice(violation, task) for violation in shortages(record).values())
+            say(console, f"  #{record.candidate.number}: {needs}")
 
 
 def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -> None:

@@ -3,7 +3,8 @@
 An accelerator narrows it to the layer types, and the values of their fields, that the accelerator runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -11,15 +12,17 @@ from pydantic import ValidationError
 
 from automcu_ray.accelerator import Operator
 from automcu_ray.blocks import lower
-from automcu_ray.feasibility import Rung
+from automcu_ray.feasibility import Change, Rung
 from automcu_ray.frozen import Frozen
 from automcu_ray.graph import ConstructibilityError, Graph, Shape
+from automcu_ray.morphisms import MORPHISMS
 from automcu_ray.record import Candidate
-from automcu_ray.spec import LAYERS, MAX_LAYERS, ArchitectureSpec
+from automcu_ray.spec import LAYERS, ArchitectureSpec
 
 CHANNELS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 MIN_LAYERS = 2
 Choose = Callable[[str, Sequence[Any]], Any]  # which of these values a question gets
+Questions = Mapping[str, Sequence[Any]]  # by name, the values to choose from
 Answers = dict[str, tuple[Any, Sequence[Any]]]  # which of which values each question got
 
 TYPES = (
@@ -83,6 +86,10 @@ class Space(Frozen):
             self._check(spec)
         return Candidate(hash=self.graph(spec).canonical_hash(), spec=without_derived(spec), **about)
 
+    def holds(self, candidate: Candidate) -> bool:
+        """Return whether a candidate is a spec, so that it can be read and mutated here; generated code cannot."""
+        return candidate.spec is not None
+
     def graph(self, spec: ArchitectureSpec) -> Graph:
         """Return the operators of a spec in this space."""
         return lower(spec, self.input_shape, self.num_classes)
@@ -99,31 +106,56 @@ class Space(Frozen):
         numbers = range(1, choose("layers", range(MIN_LAYERS, self.max_layers + 1)) + 1)
         return self._try({"backbone": [self._layer(choose, f"layer_{number}.") for number in numbers]})
 
+    @property
+    def questions(self) -> Questions:
+        """Every question that `compose` may ask, with its values; types of layers that share one are asked the same."""
+        asked: dict[str, Sequence[Any]] = {}
+
+        def note(kind: str, name: str, values: Sequence[Any]) -> Any:
+            asked[name] = values
+            return kind if name.endswith(".type") else values[-1]
+
+        for kind in self.types:
+            self.compose(partial(note, kind))
+        return asked
+
     def answers(self, candidate: Candidate) -> Answers | None:
-        """Return what `compose` has to be told to give a candidate; None where it could not be asked for that one."""
+        """Return what `compose` has to be told to give a candidate, or the nearest one that it could give.
+
+        Numbers between the values of a question become the nearest value, and what is never asked is left out. None
+        where there are more or fewer layers, or other types of them, than are ever asked for.
+        """
         spec = candidate.spec
         assert spec is not None, "only a candidate with a spec can be read"
         answers: Answers = {}
 
         def remember(name: str, values: Sequence[Any]) -> Any:
-            value = _answer(spec, name)
+            value = _nearest(_answer(spec, name), values)
             answers[name] = (value, values)
-            return value if value in values else values[0]
+            return values[0] if value is None else value
 
-        again = self.compose(remember)
-        return answers if again is not None and again.hash == candidate.hash else None
+        self.compose(remember)
+        return None if any(value is None for value, _ in answers.values()) else answers
 
     def mutate(self, parent: Candidate, rng: Random) -> Candidate:
-        """Return a constructible neighbour that differs in one field, or by one layer more or less."""
+        """Return a constructible neighbour: one morphism away, each that applies as likely as the others."""
         assert parent.spec is not None, "only a candidate with a spec can be mutated"
-        layers = without_derived(parent.spec).compact()["backbone"]
+        backbone = without_derived(parent.spec).model_dump(mode="json", exclude_none=True)["backbone"]
         while True:
-            changed = [dict(layer) for layer in layers]
-            steps = (self._change_field, self._change_field, self._insert, self._remove, self._replace)
-            rng.choice(steps)(changed, rng)
+            changed = [dict(layer) for layer in backbone]
+            rng.choice(MORPHISMS)(changed, self, rng)
             found = self._try({"backbone": changed}, parent=parent.hash)
             if found is not None and found.hash != parent.hash:
                 return found
+
+    def changed(self, parent: Candidate, changes: Sequence[Change]) -> Candidate | None:
+        """Return a candidate after changes of its fields, as a report asks for them; None where it cannot be built."""
+        assert parent.spec is not None, "only a candidate with a spec can be changed"
+        spec = without_derived(parent.spec).model_dump(mode="json", exclude_none=True)
+        for change in changes:
+            layer, _, name = change.where.partition(".")
+            spec["backbone"][int(layer.removeprefix("layer_")) - 1][name] = change.after
+        return self._try(spec, parent=parent.hash)
 
     def _try(self, spec: dict[str, Any], **about: Any) -> Candidate | None:
         try:
@@ -142,17 +174,17 @@ class Space(Frozen):
                         rule = f"must be one of {', '.join(map(str, values))}, which the target's accelerator runs"
                         raise OutsideSpaceError(f"layer_{number}.{field}", rule, value)
 
-    def random_layer(self, rng: Random) -> dict[str, Any]:
-        """Return a random layer as JSON; whether it fits after its neighbours is the caller's question."""
-        return self._layer(lambda _, values: rng.choice(values))
+    def random_layer(self, rng: Random, kind: str = "") -> dict[str, Any]:
+        """Return a random layer as JSON, of one type if given; whether it fits after its neighbours is not known."""
+        return self._layer(lambda name, values: kind if kind and name == "type" else rng.choice(values))
 
     def _layer(self, choose: Choose, prefix: str = "") -> dict[str, Any]:
         kind = choose(f"{prefix}type", self.types)
         layer: dict[str, Any] = {"type": kind}
         if kind not in ("max_pool", "avg_pool", "depthwise"):
-            layer["out_channels"] = choose(f"{prefix}{kind}.out_channels", CHANNELS)
+            layer["out_channels"] = choose(f"{prefix}out_channels", CHANNELS)
         for name, values in self._fields(kind).items():
-            layer[name] = choose(f"{prefix}{kind}.{name}", values)
+            layer[name] = choose(f"{prefix}{name} of {', '.join(map(str, values))}", values)
         return layer
 
     def _fields(self, kind: str) -> dict[str, tuple[Any, ...]]:
@@ -164,34 +196,24 @@ class Space(Frozen):
             fields = {name: operator.usable(name, values) for name, values in (odd | fields).items()}
         return fields
 
-    def _change_field(self, layers: list[dict[str, Any]], rng: Random) -> None:
-        layer = rng.choice(layers)
-        fields = self._fields(layer["type"])
-        if "out_channels" in layer:
-            fields["out_channels"] = CHANNELS
-        if fields:
-            name = rng.choice(sorted(fields))
-            layer[name] = rng.choice(fields[name])
-
-    def _insert(self, layers: list[dict[str, Any]], rng: Random) -> None:
-        if len(layers) < MAX_LAYERS:
-            layers.insert(rng.randint(0, len(layers)), self.random_layer(rng))
-
-    def _remove(self, layers: list[dict[str, Any]], rng: Random) -> None:
-        if len(layers) > 1:
-            layers.pop(rng.randrange(len(layers)))
-
-    def _replace(self, layers: list[dict[str, Any]], rng: Random) -> None:
-        layers[rng.randrange(len(layers))] = self.random_layer(rng)
-
 
 def _answer(spec: ArchitectureSpec, name: str) -> Any:
     """Return what a spec has to say to a question of `Space.compose`."""
-    where, *fields = name.split(".")
+    where, _, question = name.partition(".")
     if where == "layers":
         return len(spec.backbone)
-    number = int(where.removeprefix("layer_"))
-    return getattr(spec.backbone[number - 1], fields[-1], None) if number <= len(spec.backbone) else None
+    number, field = int(where.removeprefix("layer_")), question.partition(" ")[0]
+    return getattr(spec.backbone[number - 1], field, None) if number <= len(spec.backbone) else None
+
+
+def _nearest(value: Any, values: Sequence[Any]) -> Any:
+    """Return the value, or for a number the one nearest to it; None where a type or the number of layers is another."""
+    if value in values:
+        return value
+    numbers = [other for other in values if isinstance(other, int | float)]
+    if not isinstance(value, int | float) or isinstance(values, range) or not numbers:
+        return None
+    return min(numbers, key=lambda other: abs(other - value))
 
 
 _FIELDS: dict[str, dict[str, tuple[Any, ...]]] = {

@@ -1,6 +1,6 @@
 """The supervisor: wires searchers, trainables and backends together and runs a plan (paper 000, section III-E).
 
-This module, `plan` and `assembly` are the only ones of this folder that import the others.
+This module, `plan`, `assembly` and `trials` are the only ones of this folder that import the others.
 """
 
 import contextlib
@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from automcu_ray import cluster
+from automcu_ray import cluster, trials
 from automcu_ray.assembly import make_searcher
-from automcu_ray.cluster import ray, tune
+from automcu_ray.cluster import ray
 from automcu_ray.plan import Plan
 from automcu_ray.progress import Progress
 from automcu_ray.record import Finalist, Record, best
@@ -22,16 +22,13 @@ from automcu_ray.run_folder import RunFolder, host, versions
 from automcu_ray.screen import say
 from automcu_ray.trend import trend
 from backends.actor import Toolchain
-from searchers.base import BaseSearcher
-from searchers.gate import FeasibilityCallback
 from trainables.code_toolchain import CodeToolchain
 from trainables.datasets.base import Dataset
 from trainables.datasets.nasbench201 import Table
 from trainables.exam import examine
 from trainables.finalist import FinalistJob
 from trainables.finals import run_finalists
-from trainables.proxy import ProxyTrainable
-from trainables.table import TableTrainable, drive
+from trainables.table import drive
 
 
 def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = False) -> dict[str, Any] | None:
@@ -60,7 +57,7 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
 def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> dict[str, Any] | None:
     finished = repository.find("finished")
     if finished is not None:
-        manifest: dict[str, Any] = finished["manifest"]
+        manifest: dict[str, Any] | None = finished["manifest"]
         return manifest
     started_s = time.monotonic()
     with console.status("starting Ray"):
@@ -70,21 +67,26 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
             return None
         if isinstance(plan.dataset, Table):
             return _look_up(plan.dataset, repository)
+        if not plan.config.budget.finalists:
+            if best(repository.records) is not None:
+                repository.append("finished", manifest=None, seconds=time.monotonic() - started_s)
+            return None
         job, winner = _finals(plan, plan.dataset, folder, repository, console)
         if winner is None:
             return None
-        repository.append("test_read", hash=winner.hash, images=len(plan.dataset.test))
+        test = plan.dataset.test.open(f"winner {winner.hash}", repository)
         network = repository.proposed[winner.number].trial_config()
         about = {
             "seeds": {"run": plan.config.seed, "winner": winner.training and winner.training.seed},
+            "data": plan.dataset.about,
             "versions": versions(),
-            "architecture": network.get("spec") or network.get("code"),
+            "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),
         }
         with console.status(f"the test set, and the board, for winner #{winner.number}"):
             manifest = examine(
                 winner,
                 job,
-                plan.dataset.test,
+                test,
                 board_images=plan.config.board.images,
                 bundle=folder.bundle,
                 about=about,
@@ -113,7 +115,7 @@ def _look_up(table: Table, repository: Repository) -> dict[str, Any] | None:
     top = best(repository.records)
     if top is None or top.candidate.cell is None:
         return None
-    repository.append("test_read", hash=top.candidate.hash, images=0)
+    repository.append("test_read", reader=f"winner {top.candidate.hash}", images=0)
     manifest = {
         "table": table.name,
         "number": top.candidate.number,
@@ -131,16 +133,16 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
     """Run the trials; return whether the search came to its end, by budget and not by an interrupt."""
     budget, started_s = plan.config.budget, time.monotonic()
     actors = _start_toolchains(plan, folder)  # they live as long as their handles
+    begun = bool(repository.proposed)
     searcher = make_searcher(plan, folder, repository, workers=tuple(actors))
-    if repository.proposed:
+    if begun:
         known = f"{searcher.trained} trained, {len(repository.records)} records, {len(searcher.waiting)} unfinished"
         say(console, f"resumed: {known}")
     if searcher.exhausted and not (repository.find("searched") or {"interrupted": True})["interrupted"]:
         return True
-    slots = _slots(plan)
     progress = Progress(searcher, plan.task, console)
     try:
-        _tuner(plan, folder, searcher, progress, slots).fit()
+        trials.run(plan, folder.tune, searcher, progress)
     finally:
         searcher.close()  # finalists may want the memory that an engine holds
     progress.close()
@@ -149,59 +151,10 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
     stopped = (searcher.gave_up or searcher.overspent) if searcher.trained < budget.trained else ""
     if stopped:
         say(console, f"the searcher stopped early: {stopped}")
-    share = progress.busy_share(slots)
+    share = progress.busy_share(trials.slots(plan))
     about = {"trend": trend(repository.records).model_dump(mode="json"), "gave_up": stopped}
     repository.append("searched", seconds=seconds, slot_busy_share=share, interrupted=not ended, **about)
     return ended
-
-
-def _tuner(plan: Plan, folder: RunFolder, searcher: BaseSearcher, progress: Progress, slots: int) -> tune.Tuner:
-    """Return Ray Tune over the proxy trainable; the searcher, not `num_samples`, knows when to stop."""
-    config = plan.config
-    return tune.Tuner(
-        _trainable(plan),
-        tune_config=tune.TuneConfig(
-            num_samples=-1,
-            search_alg=searcher,
-            max_concurrent_trials=slots,
-            reuse_actors=True,
-            time_budget_s=config.budget.seconds,
-        ),
-        run_config=tune.RunConfig(
-            name=time.strftime("%Y%m%d-%H%M%S"),
-            storage_path=str(folder.tune),
-            verbose=0,
-            callbacks=[FeasibilityCallback(searcher), progress],
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            failure_config=tune.FailureConfig(max_failures=1),
-        ),
-    )
-
-
-def _slots(plan: Plan) -> int:
-    """Return how many trials run at once; a look-up in a table needs no share of a GPU, and takes no time."""
-    if isinstance(plan.dataset, Table):
-        return 1
-    return cluster.slots(plan.config.resources, reserved_gpus=plan.reserved_gpus)
-
-
-def _trainable(plan: Plan) -> Any:
-    """Return the proxy trainable with its data and its share of the machine."""
-    if isinstance(plan.dataset, Table):
-        return tune.with_resources(tune.with_parameters(TableTrainable, table=plan.dataset), {"cpu": 1})
-    config = plan.config
-    cpus, gpus = cluster.per_trial(config.resources, reserved_gpus=plan.reserved_gpus)
-    trainable = tune.with_parameters(
-        ProxyTrainable,
-        task=plan.task,
-        protocol=config.trainer.proxy,
-        train_split=plan.dataset.train,
-        val_split=plan.dataset.val,
-        seed=config.seed,
-        threads=max(1, int(cpus)),
-        jail=config.jail,
-    )
-    return tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus})
 
 
 def _finals(

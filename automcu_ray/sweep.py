@@ -34,7 +34,10 @@ class Case(Frozen):
 
 
 class Published(Frozen):
-    """Figures from elsewhere, by label of the case, in percent of test accuracy; shown beside ours, never tested."""
+    """Figures from elsewhere, shown beside ours, never tested.
+
+    By label of the case: accuracy in percent; in a sweep of one case also by the head of any other column.
+    """
 
     label: Label
     source: str
@@ -42,7 +45,10 @@ class Published(Frozen):
 
 
 class Sweep(Frozen):
-    """What is compared. `baseline` is the label of the arm that the others are tested against, pair by seed."""
+    """What is compared. `baseline` is the label of the arm that the others are tested against, pair by seed.
+
+    `notes` stand below the tables: what a reader has to know of the arms.
+    """
 
     title: str
     arms: Annotated[tuple[Arm, ...], Field(min_length=1)]
@@ -51,6 +57,7 @@ class Sweep(Frozen):
     baseline: str
     settings: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> "Sweep":

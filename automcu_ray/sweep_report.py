@@ -1,17 +1,20 @@
 """The results of a sweep for people: a Markdown table, and one HTML page with anytime curves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from automcu_ray import plots
-from automcu_ray.outcomes import Outcome, anytime, paired_p, spread
+from automcu_ray.curves import curves_figure
+from automcu_ray.outcomes import Cost, Curve, Outcome, anytime, anytime_by, holm, paired_p, spread
 from automcu_ray.sweep import Sweep
+from automcu_ray.target import BYTES_PER_KB
 
 NOTHING = "-"
+RULES = "no language model took part: proposals came from the rules of engine 'offline'"
+_AXES: dict[str, Cost] = {"seconds": "seconds", "tokens": "tokens", "US dollars": "usd"}
 
 
 class Cell(NamedTuple):
@@ -24,72 +27,158 @@ class Cell(NamedTuple):
         return self.text if self.p is None else f"{self.text} (p {self.p:.2g})"
 
 
-def table(sweep: Sweep, outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[Cell]]]:
-    """Return the head and the rows: test accuracy in percent by arm and case, then what it took."""
-    cases = [case.label for case in sweep.cases]
-    head = ["searcher", *(f"{case}, test %" for case in cases)]
-    head += ["feasible at first ask, %", "distinct", "tokens", "seconds", "runs"]
-    rows = []
-    for arm in sweep.arms:
-        mine = [outcome for outcome in outcomes if outcome.arm == arm.label]
-        rows.append([Cell(arm.label), *(_accuracy(sweep, outcomes, arm.label, case) for case in cases), *_effort(mine)])
-    for known in sweep.published:
-        accuracies = [Cell(f"{known.values[case]:.2f}") if case in known.values else Cell(NOTHING) for case in cases]
-        rows.append([Cell(f"{known.label} ({known.source})"), *accuracies, *[Cell(NOTHING)] * 5])
-    return head, rows
+class Column(NamedTuple):
+    """A figure of a run; None where it was not measured."""
+
+    head: str
+    of: Callable[[Outcome], float | None]
+    digits: int
+
+
+class Grid(NamedTuple):
+    """A table: its title, its heads, its rows."""
+
+    title: str
+    head: list[str]
+    rows: list[list[Cell]]
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _kb(size: int | None) -> float | None:
+    return None if size is None else size / BYTES_PER_KB
+
+
+_TEST = Column("test %", lambda run: _percent(run.test_accuracy), 2)
+_VALIDATION = Column("best validation %", lambda run: _percent(run.metrics.best), 2)
+_COLUMNS = (
+    _TEST,
+    _VALIDATION,
+    Column("RAM KB", lambda run: _kb(run.ram_bytes), 1),
+    Column("Flash KB", lambda run: _kb(run.flash_bytes), 1),
+    Column("hypervolume", lambda run: run.metrics.hypervolume, 3),
+    Column("feasible at first ask %", lambda run: _percent(run.metrics.feasible_at_first_ask), 1),
+    Column("failed proposals %", lambda run: _percent(run.metrics.failure_rate), 1),
+    Column("trained", lambda run: run.metrics.trained, 1),
+    Column("distinct", lambda run: run.metrics.distinct, 1),
+    Column("tokens", lambda run: run.metrics.tokens or None, 0),
+    Column("US dollars", lambda run: run.metrics.usd or None, 4),
+    Column("seconds", lambda run: run.seconds, 1),
+)
+
+
+def grids(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Grid]:
+    """Return the tables: of several cases an overview first, then one table a case with all its figures."""
+    by_case = {case.label: [one for one in outcomes if one.case == case.label] for case in sweep.cases}
+    tables = [_case(sweep, label, found) for label, found in by_case.items() if found]
+    return [_overview(sweep, by_case), *tables] if len(tables) > 1 else tables
+
+
+def notes(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[str]:
+    """Return what has to be said about the tables."""
+    test = f"p: Wilcoxon's signed-rank test against {sweep.baseline}, paired by seed, corrected by Holm for the arms"
+    lines = [f"Mean ± standard deviation over seeds; {test} of a case; none where fewer than five pairs differ."]
+    ruled = [arm.label for arm in sweep.arms if any(one.by_rules for one in outcomes if one.arm == arm.label)]
+    return [*lines, *([f"{', '.join(ruled)}: {RULES}."] if ruled else []), *sweep.notes]
 
 
 def write_table(path: Path, sweep: Sweep, outcomes: Sequence[Outcome]) -> str:
-    """Write the table as Markdown; return it."""
-    head, rows = table(sweep, outcomes)
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in rows]
-    test = f"p: Wilcoxon signed-rank test against {sweep.baseline}, paired by seed"
-    note = f"Mean and standard deviation over seeds; {test}."
-    text = "\n".join([f"# {sweep.title}", "", *lines, "", note, ""])
-    path.write_text(text, encoding="utf-8")
-    return text
+    """Write the tables as Markdown; return the first one."""
+    texts = []
+    for grid in grids(sweep, outcomes):
+        lines = [f"| {' | '.join(grid.head)} |", f"|{'---|' * len(grid.head)}"]
+        lines += [f"| {' | '.join(str(cell) for cell in row)} |" for row in grid.rows]
+        texts.append("\n".join([f"## {grid.title}", "", *lines, ""]))
+    said = "\n".join([*(f"- {line}" for line in notes(sweep, outcomes)), ""])
+    path.write_text("\n".join([f"# {sweep.title}", "", *texts, said]), encoding="utf-8")
+    return f"{texts[0]}\n{said}"
 
 
 def write_page(path: Path, sweep: Sweep, outcomes: Sequence[Outcome]) -> None:
-    """Write the page: the table, and for each case the best accuracy so far against trained candidates."""
-    figures = []
-    for case in sweep.cases:
-        curves = {
-            arm.label: anytime([o for o in outcomes if (o.arm, o.case) == (arm.label, case.label)])
-            for arm in sweep.arms
-        }
-        drawn = {label: curve for label, curve in curves.items() if curve is not None}
-        figures.append((case.label, Markup(plots.curves_figure(drawn))))
+    """Write the page: the tables, and for each case the best accuracy so far against candidates and what they cost."""
+    figures = [
+        (case.label, Markup(curves_figure(curves, axis)))
+        for case in sweep.cases
+        for axis, curves in _curves(sweep, [one for one in outcomes if one.case == case.label]).items()
+    ]
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
     )
-    head, rows = table(sweep, outcomes)
-    page = environment.get_template("sweep.html.j2").render(sweep=sweep, head=head, rows=rows, figures=figures)
+    page = environment.get_template("sweep.html.j2").render(
+        sweep=sweep, grids=grids(sweep, outcomes), figures=figures, notes=notes(sweep, outcomes)
+    )
     path.write_text(page, encoding="utf-8")
 
 
-def _accuracy(sweep: Sweep, outcomes: Sequence[Outcome], arm: str, case: str) -> Cell:
-    ours, base = (_by_seed(outcomes, label, case) for label in (arm, sweep.baseline))
-    found = spread(list(ours.values()))
+def _curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Curve]]:
+    """Return the curves by arm, by what they are drawn against; where training is a look-up, seconds mean nothing."""
+    found: dict[str, dict[str, Curve | None]] = {"trained candidates": {}}
+    for arm in sweep.arms:
+        mine = [outcome for outcome in outcomes if outcome.arm == arm.label]
+        found["trained candidates"][arm.label] = anytime(mine)
+        for name, cost in _AXES.items():
+            if cost != "seconds" or any(outcome.metrics.train_seconds for outcome in outcomes):
+                found.setdefault(name, {})[arm.label] = anytime_by(mine, cost)
+    known = {name: {arm: curve for arm, curve in row.items() if curve is not None} for name, row in found.items()}
+    return {name: row for name, row in known.items() if row}
+
+
+def _overview(sweep: Sweep, by_case: dict[str, list[Outcome]]) -> Grid:
+    chief = _chief([outcome for found in by_case.values() for outcome in found])
+    head = ["searcher", *(f"{case}, {chief.head}" for case in by_case)]
+    tested = {case: _tested(sweep, found, chief) for case, found in by_case.items()}
+    rows = [[Cell(arm.label), *(tested[case][arm.label] for case in by_case)] for arm in sweep.arms]
+    for known in sweep.published:
+        texts = [f"{known.values[case]:.2f}" if case in known.values else NOTHING for case in by_case]
+        rows.append([Cell(f"{known.label} ({known.source})"), *map(Cell, texts)])
+    return Grid("Overview", head, rows)
+
+
+def _case(sweep: Sweep, case: str, outcomes: Sequence[Outcome]) -> Grid:
+    """Return the table of one case, without the columns that nobody measured."""
+    chief = _chief(outcomes)
+    columns = [column for column in _COLUMNS if any(column.of(outcome) is not None for outcome in outcomes)]
+    tested = _tested(sweep, outcomes, chief)
+    rows = []
+    for arm in sweep.arms:
+        mine = [outcome for outcome in outcomes if outcome.arm == arm.label]
+        cells = [tested[arm.label] if column is chief else _spread(column, mine) for column in columns]
+        failed = sum(outcome.metrics.best is None for outcome in mine)
+        rows.append([Cell(arm.label), *cells, Cell(f"{failed} of {len(mine)}")])
+    for known in sweep.published:
+        values = [known.values.get(case if column is chief else column.head) for column in columns]
+        texts = [NOTHING if value is None else f"{value:.2f}" for value in values]
+        rows.append([Cell(f"{known.label} ({known.source})"), *map(Cell, texts), Cell(NOTHING)])
+    return Grid(case, ["searcher", *(column.head for column in columns), "runs without a network"], rows)
+
+
+def _chief(outcomes: Sequence[Outcome]) -> Column:
+    """Return the accuracy that arms are compared by: of the test, or of validation where nobody read the test set."""
+    return _TEST if any(outcome.test_accuracy is not None for outcome in outcomes) else _VALIDATION
+
+
+def _spread(column: Column, outcomes: Sequence[Outcome]) -> Cell:
+    found = spread([value for outcome in outcomes if (value := column.of(outcome)) is not None])
     if found is None:
         return Cell(NOTHING)
-    deviation = "" if found.deviation is None else f" ± {found.deviation:.2f}"
-    return Cell(f"{found.mean:.2f}{deviation}", paired_p(ours, base) if arm != sweep.baseline else None)
+    deviation = "" if found.deviation is None else f" ± {found.deviation:,.{column.digits}f}"
+    return Cell(f"{found.mean:,.{column.digits}f}{deviation}")
 
 
-def _by_seed(outcomes: Sequence[Outcome], arm: str, case: str) -> dict[int, float]:
-    mine = [outcome for outcome in outcomes if (outcome.arm, outcome.case) == (arm, case)]
-    return {o.seed: 100 * o.test_accuracy for o in mine if o.test_accuracy is not None}
+def _tested(sweep: Sweep, outcomes: Sequence[Outcome], column: Column) -> dict[str, Cell]:
+    """Return the cells of one case by arm, with their p-values against the baseline."""
+    values = {arm.label: _by_seed(outcomes, arm.label, column) for arm in sweep.arms}
+    others = {arm: ours for arm, ours in values.items() if arm != sweep.baseline}
+    raw = {arm: p for arm, ours in others.items() if (p := paired_p(ours, values[sweep.baseline])) is not None}
+    corrected = holm(raw)
+    return {
+        arm: _spread(column, [one for one in outcomes if one.arm == arm])._replace(p=corrected.get(arm))
+        for arm in values
+    }
 
 
-def _effort(outcomes: Sequence[Outcome]) -> list[Cell]:
-    asked = (outcome.metrics.feasible_at_first_ask for outcome in outcomes)
-    found = (
-        spread([100 * share for share in asked if share is not None]),
-        spread([float(outcome.metrics.distinct) for outcome in outcomes]),
-        spread([float(outcome.metrics.tokens) for outcome in outcomes]),
-        spread([outcome.seconds for outcome in outcomes]),
-    )
-    cells = [Cell(NOTHING if one is None else f"{one.mean:,.1f}") for one in found]
-    return [*cells, Cell(str(len(outcomes)))]
+def _by_seed(outcomes: Sequence[Outcome], arm: str, column: Column) -> dict[int, float]:
+    mine = [outcome for outcome in outcomes if outcome.arm == arm]
+    return {outcome.seed: value for outcome in mine if (value := column.of(outcome)) is not None}

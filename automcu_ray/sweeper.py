@@ -1,17 +1,18 @@
 """Runs a sweep: what is done is read, what was cut short is resumed, the rest is run; results are always written."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from automcu_ray import cluster, supervisor
-from automcu_ray.metrics import metrics
+from automcu_ray.cluster import ray
+from automcu_ray.metrics import metrics, worked_seconds
 from automcu_ray.outcomes import Outcome, read_outcome, write_outcome, write_parquet
 from automcu_ray.plan import prepare
-from automcu_ray.record import Record
+from automcu_ray.record import Record, best
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder, versions
 from automcu_ray.screen import say
@@ -19,6 +20,7 @@ from automcu_ray.sweep import Run, Sweep
 from automcu_ray.sweep_report import write_page, write_table
 
 INTERRUPTED = 130
+_WORTH_RAY = 100  # look-up runs, of a fraction of a second each; Ray takes ten seconds to start
 
 
 def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) -> int:
@@ -28,12 +30,10 @@ def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) ->
     say(console, f"{sweep.title}: {len(outcomes)} of {len(todo)} runs are done; results: {out}")
     status = 0
     try:
-        for run in todo:
-            if run.name not in outcomes:
-                with console.status(f"{len(outcomes) + 1} of {len(todo)}: {run.name}"):
-                    outcomes[run.name] = outcome = _run(run, folder, console)
-                write_outcome(folder, outcome)
-                say(console, f"{len(outcomes)} of {len(todo)}: {_describe(outcome)}")
+        for outcome in _run_all([run for run in todo if run.name not in outcomes], folder, console):
+            write_outcome(folder, outcome)
+            outcomes[outcome.name] = outcome
+            say(console, f"{len(outcomes)} of {len(todo)}: {_describe(outcome)}")
     except KeyboardInterrupt:
         say(console, "stopped before the end; what is finished is kept. The same command goes on.")
         status = INTERRUPTED
@@ -45,31 +45,79 @@ def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) ->
     return status
 
 
+def _run_all(todo: Sequence[Run], folder: Path, console: Console) -> Iterator[Outcome]:
+    """Yield outcomes as they come: runs one after the other, each with all cores; many look-ups side by side."""
+    kinds = {(run.arm.label, run.case.label): run for run in reversed(todo)}
+    on_table = {kind: prepare(run.config).on_table for kind, run in kinds.items()}  # a run that cannot be is known now
+    look_ups = [run for run in todo if on_table[run.arm.label, run.case.label]]
+    if len(look_ups) >= _WORTH_RAY:
+        yield from _side_by_side(look_ups)
+        todo = [run for run in todo if not on_table[run.arm.label, run.case.label]]
+    for run in todo:
+        with console.status(run.name):
+            outcome = _run(run, folder, console)
+        yield outcome
+
+
+def _side_by_side(todo: Sequence[Run]) -> Iterator[Outcome]:
+    """Yield the outcomes of look-ups, a process a core; each is what it would be alone."""
+    cluster.start(todo[0].config.resources)
+    task = ray.remote(num_cpus=1)(_look_up)
+    open_: list[Any] = [task.remote(run) for run in todo]
+    try:
+        while open_:
+            done, open_ = ray.wait(open_)
+            yield from ray.get(done)
+    finally:
+        for ref in open_:
+            ray.cancel(ref)
+
+
+def _look_up(run: Run) -> Outcome:
+    return _run(run, Path(), Console(quiet=True))
+
+
 def _run(run: Run, folder: Path, console: Console) -> Outcome:
-    started_s = time.monotonic()
-    plan = prepare(run.config)
-    records: list[Record]
+    plan, began_s = prepare(run.config), [time.time()]
     if plan.on_table:
         records, manifest = supervisor.look_up_all(plan)
     else:
         cluster.start(plan.config.resources)  # once: what is started here outlives the run
         home = RunFolder(folder / run.name)
         manifest = supervisor.run(plan, home, console, resumed=home.config.exists())
-        records = Repository(home.journal).records
-    winner: dict[str, Any] = manifest or {}
+        repository = Repository(home.journal)
+        if (repository.find("searched") or {"interrupted": True})["interrupted"]:
+            raise KeyboardInterrupt  # Tune ends in peace: what it left is no outcome
+        records = repository.records
+        began_s = [row["at_s"] for row in repository.events if row["event"] == "started"]
     limits = {"ram_limit_bytes": plan.task.ram_limit_bytes, "flash_limit_bytes": plan.task.flash_limit_bytes}
     return Outcome(
         arm=run.arm.label,
         case=run.case.label,
         seed=run.seed,
         name=run.name,
-        metrics=metrics(records, **limits),
-        seconds=time.monotonic() - started_s,
+        metrics=metrics(records, started_at_s=began_s, **limits),
+        seconds=worked_seconds(time.time(), began_s, [record.finished_at_s for record in records]),
+        by_rules=plan.engine is not None and not plan.engine.is_language_model,
         versions=versions(),
-        **{key: winner.get(key) for key in ("val_accuracy", "test_accuracy", "ram_bytes", "flash_bytes")},
+        **(_of_winner(manifest) if manifest is not None else _of_best(records)),
     )
 
 
+def _of_winner(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {key: manifest.get(key) for key in ("val_accuracy", "test_accuracy", "ram_bytes", "flash_bytes")}
+
+
+def _of_best(records: list[Record]) -> dict[str, Any]:
+    """Return the sizes of the best candidate of a search that had no finalists."""
+    top = best(records)
+    report = top.feasibility if top is not None else None
+    return {} if report is None else report.model_dump(include={"ram_bytes", "flash_bytes"})
+
+
 def _describe(outcome: Outcome) -> str:
-    test = "no winner" if outcome.test_accuracy is None else f"test accuracy {outcome.test_accuracy:.4f}"
-    return f"{outcome.arm} on {outcome.case}, seed {outcome.seed}: {test}, {outcome.seconds:.1f} s"
+    accuracy, kind = outcome.test_accuracy, "test"
+    if accuracy is None:
+        accuracy, kind = outcome.metrics.best, "best validation"
+    found = "no network" if accuracy is None else f"{kind} accuracy {accuracy:.4f}"
+    return f"{outcome.arm} on {outcome.case}, seed {outcome.seed}: {found}, {outcome.seconds:.1f} s"

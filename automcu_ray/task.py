@@ -2,10 +2,13 @@
 
 from typing import Literal
 
+from automcu_ray.cell_network import Skeleton
 from automcu_ray.cell_space import CellSpace
 from automcu_ray.frozen import Frozen
-from automcu_ray.graph import Shape
+from automcu_ray.graph import Graph, Shape
+from automcu_ray.record import Structure
 from automcu_ray.space import Space
+from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import Constraints, McuTarget
 
 Precision = Literal["int8", "float32"]
@@ -13,7 +16,10 @@ Form = Literal["network", "cell"]
 
 
 class Task(Frozen):
-    """A task as searchers, ladder and trainables see it; `configs/task/*.yaml` names its parts."""
+    """A task as searchers, ladder and trainables see it; `configs/task/*.yaml` names its parts.
+
+    A task that wants cells has the skeleton that makes them networks, or none: then a table knows their accuracies.
+    """
 
     dataset: str
     input_shape: Shape
@@ -22,11 +28,30 @@ class Task(Frozen):
     constraints: Constraints
     precision: Precision = "int8"
     form: Form = "network"
+    skeleton: Skeleton | None = None
 
     @property
     def choices(self) -> Space | CellSpace:
         """What searchers sample from and mutate in: specs of networks, or cells of a table."""
-        return CellSpace() if self.form == "cell" else self.space
+        return self.cells if self.form == "cell" else self.space
+
+    @property
+    def on_table(self) -> bool:
+        """Whether accuracies are looked up: no network is built."""
+        return self.form == "cell" and self.skeleton is None
+
+    @property
+    def cells(self) -> CellSpace:
+        """The cells that can be proposed for this task."""
+        return CellSpace(skeleton=self.skeleton, input_shape=self.input_shape, num_classes=self.num_classes)
+
+    def graph(self, structure: Structure) -> Graph:
+        """Return the operators of a spec, or of a cell in the task's skeleton.
+
+        Raises:
+            ConstructibilityError: tensors do not fit together.
+        """
+        return self.space.graph(structure) if isinstance(structure, ArchitectureSpec) else self.cells.graph(structure)
 
     @property
     def space(self) -> Space:

@@ -105,6 +105,10 @@ class VerdictCache:
 
 
 def verdict_folder() -> Path:
-    """Return where verdicts are kept for all runs: $AUTOMCU_CACHE, or ~/.cache/automcu_ray."""
-    root = os.environ.get("AUTOMCU_CACHE") or Path.home() / ".cache" / "automcu_ray"
-    return Path(root) / "verdicts"
+    """Return where verdicts are kept for all runs."""
+    return cache_root() / "verdicts"
+
+
+def cache_root() -> Path:
+    """Return where all runs keep what would only be worked out again: $AUTOMCU_CACHE, or ~/.cache/automcu_ray."""
+    return Path(os.environ.get("AUTOMCU_CACHE") or Path.home() / ".cache" / "automcu_ray")

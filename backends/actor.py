@@ -42,14 +42,14 @@ class Toolchain:
         self.folder = folder
 
     def check(self, candidate: Candidate) -> FeasibilityReport:
-        """Return the verdict on a spec: convert, compile and link.
+        """Return the verdict on a spec or a cell: convert, compile and link.
 
         Raises:
             ToolchainError: the toolchain broke; that says nothing about the candidate's size.
         """
-        assert candidate.spec is not None, "code is for a toolchain with a jail"
+        assert candidate.structure is not None, "code is for a toolchain with a jail"
         started_s = cpu_seconds()
-        graph = self.task.space.graph(candidate.spec)
+        graph = self.task.graph(candidate.structure)
         found = footprint(graph, self.task.precision)
         torch.manual_seed(0)
         network = Network(graph)
@@ -60,7 +60,7 @@ class Toolchain:
             return self._not_convertible(str(error))
         seconds = {"convert": cpu_seconds() - started_s}
         report = self.judge(deployed, candidate.hash, seconds, parameters=found.parameters, macs=found.macs)
-        if not self.backend.follows_bounds:
+        if candidate.spec is None or not self.backend.follows_bounds:
             return report
         return remedy.after_link(report, candidate.spec, self.task, self.backend.foresee)
 

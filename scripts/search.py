@@ -1,8 +1,9 @@
 """Find, train, verify and package a neural network for a microcontroller."""
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a checkout that is not installed, too
 
@@ -13,6 +14,9 @@ from automcu_ray.command import run_command
 from automcu_ray.config import RunConfig, compose, names
 from automcu_ray.errors import ConfigError
 from automcu_ray.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from automcu_ray.plan import Plan
 
 RUNS = Path(__file__).resolve().parents[1] / "runs"
 
@@ -26,6 +30,8 @@ Examples:
   python scripts/search.py --engine openai --set engine.base_url=http://localhost:8000/v1 --set engine.model=qwen
 
   python scripts/search.py --resume runs/latest
+
+  python scripts/search.py --target rp2040 --warm-start runs/latest
 
   python scripts/search.py --searcher llm --show-prompt
 
@@ -45,11 +51,17 @@ def search(
     searcher: Annotated[str | None, _group("searcher", "Who proposes")] = None,
     task: Annotated[str | None, _group("task", "Data set, target and limits")] = None,
     target: Annotated[str | None, _group("target", "Microcontroller (scripts/doctor.py tells more)")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Data set, or table of nasbench201, in place of the task's.")
+    ] = None,
     engine: Annotated[str | None, _group("engine", "What answers an LLM searcher")] = None,
     backend: Annotated[str | None, _group("backend", "Toolchain")] = None,
     trainer: Annotated[str | None, _group("trainer", "Training protocols")] = None,
     precision: Annotated[str | None, typer.Option(help="int8 or float32.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of proposals, weights and batches.")] = None,
+    warm_start: Annotated[
+        list[Path] | None, typer.Option(help="Begin with the best of this run, whatever its target; can be repeated.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key; can be repeated.")
     ] = None,
@@ -67,14 +79,15 @@ def search(
     their weights, run on the emulated board, and the winner sees the test set once. Without flags: handwritten
     digits on an STM32F405 within 24 KB RAM and 48 KB Flash, in a few minutes on two cores.
     """
+    choices = dict(task=task, dataset=dataset, searcher=searcher, target=target, engine=engine, backend=backend)
+    choices["trainer"] = trainer
+    points = json.dumps([str(path) for path in warm_start]) if warm_start else None
+    flags = {"precision": precision, "seed": seed, "warm_start.runs": points}
     if resume is not None:
-        changes = (searcher, task, target, engine, backend, trainer, precision, seed, name, settings)
-        if any(change is not None for change in changes):
+        if any(change is not None for change in (*choices.values(), *flags.values(), name, settings)):
             raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
         folder, config = RunFolder.existing(resume)
     else:
-        choices = dict(task=task, searcher=searcher, target=target, engine=engine, backend=backend, trainer=trainer)
-        flags = {"precision": precision, "seed": seed}
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
         config = compose(choices, [*(settings or []), *extra])
         folder = RunFolder.new(runs, name, config)
@@ -86,20 +99,26 @@ def search(
 
 def _show_prompt(config: RunConfig, folder: RunFolder) -> None:
     from automcu_ray.assembly import next_prompts
-    from automcu_ray.plan import prepare
     from automcu_ray.screen import show_prompts
 
-    show_prompts(Console(), next_prompts(prepare(config), folder))
+    show_prompts(Console(), next_prompts(_prepare(config, folder), folder))
+
+
+def _prepare(config: RunConfig, folder: RunFolder) -> "Plan":
+    """Return the plan of a run; one that goes on needs no other run any more, which may be gone by now."""
+    from automcu_ray.plan import prepare
+    from automcu_ray.repository import Repository
+
+    return prepare(config, begun=bool(Repository(folder.journal).proposed))
 
 
 def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) -> int:
     """Run and return the exit status."""
     from automcu_ray import supervisor  # only now that the configuration is sound: torch and Ray take seconds
-    from automcu_ray.plan import prepare
     from automcu_ray.screen import intro, outcome, show_config
 
     console = Console()
-    plan = prepare(config)
+    plan = _prepare(config, folder)
     if dry_run:
         show_config(console, config)
         return 0
@@ -109,7 +128,7 @@ def _run(config: RunConfig, folder: RunFolder, *, resumed: bool, dry_run: bool) 
         manifest = supervisor.run(plan, folder, console, resumed=resumed)
     except KeyboardInterrupt:
         interrupted = True
-    return outcome(console, folder, manifest, interrupted=interrupted)
+    return outcome(console, folder, plan.task, manifest, interrupted=interrupted)
 
 
 def main() -> None:

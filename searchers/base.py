@@ -11,14 +11,17 @@ from typing import Any, ClassVar
 
 from ray.tune.search import Searcher
 
-from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.feasibility import FeasibilityReport
 from automcu_ray.ledger import Cost, total
 from automcu_ray.record import Candidate, Record, Status, TrainingSummary
 from automcu_ray.repository import Repository
 from automcu_ray.task import Form, Task
+from searchers.floor import Floor
 from searchers.gate import Gate
+from searchers.refusals import Refusals
+from searchers.results import METRIC, reason_of, status_of, training_summary
 
-METRIC = "val_accuracy"
+Draw = Callable[[], Candidate]
 _DRAWS = 50
 _PROPOSALS_PER_STEP = 16  # where all are refused at once, Tune's loop still turns
 
@@ -38,7 +41,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
 
     Attributes set by whoever wires a run (the supervisor), all optional: `repository` (journal), `gate` (toolchain),
     `trained_budget`, `proposal_budget`, `token_budget`, `usd_budget` (None: no limit), `lookahead` (verdicts kept in
-    stock).
+    stock), `trains_refused` (a verdict about sizes counts only after training).
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("network",)
@@ -62,6 +65,9 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         self.ready: deque[tuple[Candidate, FeasibilityReport]] = deque()
         self.live: dict[str, tuple[Candidate, FeasibilityReport]] = {}
         self.seen: dict[str, int] = {}
+        self.refusals = Refusals(task)
+        self.floor = Floor(task)
+        self.trains_refused = False
 
     @abstractmethod
     def propose(self) -> Candidate | Sequence[Candidate] | None:
@@ -70,12 +76,25 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     def observe(self, record: Record) -> None:
         """Learn from one record; status says whether it trained."""
 
-    def unseen(self, draw: Callable[[], Candidate]) -> Candidate:
-        """Return the first of some drawn candidates that is new, or the last: a small space may have none left."""
+    def promising(self, draw: Draw, *, foresee: bool = True) -> Candidate:
+        """Return the first of 50 drawn candidates that is new and not sure to be refused, else the last new one.
+
+        Sure is what earlier refusals cover, and, with `foresee`, what the analytic bound refuses: cheap to know, and
+        not worth a proposal. Where none is new, it is the last one drawn: a small space may have none left.
+        """
+        new = None
         for _ in range(_DRAWS):
             if (candidate := draw()).hash not in self.seen:
-                break
-        return candidate
+                new = candidate
+                if not self._sure_to_be_refused(candidate, foresee):
+                    break
+        return new or candidate
+
+    def _sure_to_be_refused(self, candidate: Candidate, foresee: bool) -> bool:
+        if candidate.structure is None or self.task.on_table or self.trains_refused:
+            return False
+        graph = self.task.graph(candidate.structure)
+        return self.refusals.cover(graph) or (foresee and bool(self.gate.foresee(graph, self.task)))
 
     def close(self) -> None:
         """Give up whatever goes on outside Tune's loop; nothing more will be proposed."""
@@ -129,7 +148,9 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     def pump(self) -> None:
         """Collect verdicts and ask for proposals; called at every step of Tune's loop, never blocks."""
         for candidate, report in self.gate.poll():
-            self._judge(candidate, report)
+            if not self.floor.hear(candidate, report):
+                self._judge(candidate, report)
+        self.gave_up = self.gave_up or self.floor.ask(self.gate)
         for _ in range(_PROPOSALS_PER_STEP):
             proposal = self._next() if self._wants_more() else None
             if proposal is None:
@@ -152,22 +173,23 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         return candidate.trial_config()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        candidate, report = self.live.pop(trial_id, (None, None))
-        if candidate is None:  # normal after a restore
+        if trial_id not in self.live:  # normal after a restore
             return
-        summary = _summary(result)
+        candidate, report = self.live.pop(trial_id)
+        summary = training_summary(result)
         if result and result.get("failure"):
             lost = float(result.get("seconds") or 0.0)  # trained in vain
             self._finish(candidate, "failed", str(result["failure"])[:300], report, lost_seconds=lost)
         elif error or summary is None:
             self._finish(candidate, "failed", "training ended with an error; see the trial's log", report)
         else:
-            self._finish(candidate, "ok", "", report, summary)
+            self._finish(candidate, status_of(report), reason_of(report), report, summary)
 
     def save(self, checkpoint_path: str) -> None:
+        kept = Repository() if self.repository.path else self.repository  # a journal is not written down a second time
         state = {
-            "records": [record.model_dump(mode="json") for record in self.repository.records],
-            "proposed": [candidate.model_dump(mode="json") for candidate in self.repository.proposed.values()],
+            "records": [record.model_dump(mode="json") for record in kept.records],
+            "proposed": [candidate.model_dump(mode="json") for candidate in kept.proposed.values()],
             "live": {trial: (c.number, r.model_dump(mode="json")) for trial, (c, r) in self.live.items()},
         }
         Path(checkpoint_path).write_text(json.dumps(state))
@@ -177,8 +199,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         repository = Repository(self.repository.path)  # the journal, where there is one, knows more
         if repository.path is None:
             repository.records = [Record.model_validate(row) for row in state["records"]]
-            rows = [Candidate.model_validate(row) for row in state["proposed"]]
-            repository.proposed = {row.number: row for row in rows}
+            repository.proposed = {row["number"]: Candidate.model_validate(row) for row in state["proposed"]}
         self.replay(repository)
         waiting = {candidate.number: candidate for candidate in self.waiting}
         for trial, (number, report) in state["live"].items():
@@ -237,14 +258,11 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         if report.feasible and twin != candidate.number:  # other code, the same network
             self._finish(candidate, "duplicate", f"equals candidate {twin}", report)
             return
-        if report.feasible:
+        status = status_of(report)
+        if status == "ok" or (status == "infeasible" and self.trains_refused):
             self.ready.append((candidate, report))
             return
-        reason = "; ".join(violation.message for violation in report.violations)
-        broken = any(violation.resource == "tool" for violation in report.violations)
-        unbuilt = report.rung in (Rung.SCHEMA, Rung.SHAPES)
-        status: Status = "invalid" if unbuilt else "failed" if broken else "infeasible"
-        self._finish(candidate, status, reason, report)
+        self._finish(candidate, status, reason_of(report), report)
 
     def _finish(
         self,
@@ -272,21 +290,11 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         self._learn(record)
 
     def _learn(self, record: Record) -> None:
-        self.trained += record.status == "ok"
+        self.trained += record.training is not None
         if record.candidate.hash:
             self.seen.setdefault(record.candidate.hash, record.candidate.number)
         if record.feasibility is not None and record.feasibility.network_hash:
             self.seen.setdefault(record.feasibility.network_hash, record.candidate.number)
+        self.refusals.learn(record)
+        self.floor.learn(record)
         self.observe(record)
-
-
-def _summary(result: dict[str, Any] | None) -> TrainingSummary | None:
-    """Return the training summary in Tune's last result; a foreign trainable may report the metric alone.
-
-    Tune hands results over flat: the fields of "training" arrive as "training/epochs" and so on.
-    """
-    if not result or METRIC not in result:
-        return None
-    prefix = "training/"
-    fields = {key.removeprefix(prefix): value for key, value in result.items() if key.startswith(prefix)}
-    return TrainingSummary.model_validate(fields or {METRIC: result[METRIC]})

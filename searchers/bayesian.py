@@ -1,31 +1,56 @@
-"""Bayesian optimisation: Optuna's samplers answer, one after the other, the questions that the space asks."""
+"""Bayesian optimisation: Optuna's samplers answer the questions that the space asks."""
 
-import warnings
+import heapq
+import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from random import Random
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import optuna
-from optuna.distributions import CategoricalDistribution
-from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from automcu_ray.misses import excess
 from automcu_ray.record import Candidate, Record
 from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
+_TERM = 128  # lessons, after which only the best and the latest are kept: time per proposal stays flat
+_BEST, _LATEST = 28, 100
+_ASKS = 8  # of a sampler for one proposal: each takes some 20 ms in a space of networks
+_GENERATION = "NSGAIISampler:generation"  # where Optuna 5 keeps it
+
+
+class _Lesson(NamedTuple):
+    """What one record teaches: an answer, by its index, to every question; the score, and the share over the limits."""
+
+    number: int
+    answers: dict[str, int]
+    score: float
+    over: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        return -self.over, self.score
+
 
 class BayesianSearch(BaseSearcher):
-    """Optuna (Akiba et al. 2019, arXiv:1907.10902) behind this project's contract: define-by-run over the space.
+    """Optuna (Akiba et al. 2019, arXiv:1907.10902) behind this project's contract.
 
-    Every record with a score counts, whoever proposed it. A refused candidate counts as one without any accuracy.
+    Every candidate is one answer to each question of the space; to those that its network does not depend on, such as
+    the kernel of a layer that has none, chance answers. So all trials share one flat space, which both samplers treat
+    as a whole. Every record counts that was trained or refused, whoever proposed it; a width between those of
+    the space counts as the nearest of them. How far a network is over its limits is a constraint.
 
     Args:
         task: what is searched for; its space asks.
         seed: with the number of a proposal, its randomness.
         sampler: tpe (multivariate) or nsga2.
-        startup: how many candidates chance proposes first.
+        startup: how many candidates chance proposes before tpe does, and how large a generation of nsga2 is.
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
@@ -35,42 +60,86 @@ class BayesianSearch(BaseSearcher):
     ) -> None:
         super().__init__(task, seed=seed)
         self.sampler, self.startup = sampler, startup
-        self.trials: list[FrozenTrial] = []
+        self.questions = {name: values for name, values in task.choices.questions.items() if len(values) > 1}
+        self.space: dict[str, BaseDistribution] = {
+            name: CategoricalDistribution(range(len(values))) for name, values in self.questions.items()
+        }
+        self.lessons: list[_Lesson] = []
+        self._study: optuna.Study | None = None  # of the last lessons; made anew from them at any time
+        self._told = 0
 
     def propose(self) -> Candidate:
-        study = optuna.create_study(direction="maximize", sampler=self._sampler())
-        study.add_trials(self.trials)
-        return self.unseen(lambda: self._ask(study))
+        study, sampler = self._informed(), self._sampler()
+        asked = study.ask()  # a trial, in whose name the sampler is asked as often as it takes
+        (trial,) = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        asks = iter(range(_ASKS))  # a sampler may insist on what is known; then chance proposes
+
+        def draw() -> Candidate:
+            insists = next(asks, None) is None
+            return self.task.choices.sample(self.rng) if insists else self._ask(study, sampler, trial)
+
+        found = self.promising(draw)
+        study.tell(asked, state=TrialState.FAIL)
+        return found
 
     def observe(self, record: Record) -> None:
-        if record.status not in ("ok", "infeasible"):
+        candidate = record.candidate
+        if record.status not in ("ok", "infeasible") or not self.task.choices.holds(candidate):
             return
-        answers = self.task.choices.answers(record.candidate)
-        if answers is None:
-            return  # of another space: a point to evaluate, a language model's width
-        trial = create_trial(
-            params={name: values.index(value) for name, (value, values) in answers.items()},
-            distributions={name: CategoricalDistribution(range(len(values))) for name, (_, values) in answers.items()},
-            value=record.score if record.status == "ok" else 0.0,
-        )
-        self.trials.append(trial)
+        asked = self.task.choices.answers(candidate)
+        if asked is None:
+            return  # more layers than the space asks for
+        rng = Random(candidate.hash)
+        answers = {name: rng.randrange(len(values)) for name, values in self.questions.items()}
+        answers |= {name: values.index(value) for name, (value, values) in asked.items() if name in answers}
+        score = record.score if math.isfinite(record.score) else 0.0
+        over = 0.0 if record.status == "ok" else excess(record) or 1.0  # as one that needs twice the limit
+        self.lessons.append(_Lesson(len(self.lessons), answers, score, over))
 
-    def _ask(self, study: optuna.Study) -> Candidate:
+    def _ask(self, study: optuna.Study, sampler: BaseSampler, trial: FrozenTrial) -> Candidate:
         while True:
-            trial = study.ask()
-            found = self.task.choices.compose(partial(_choose, trial))
-            if found is not None:
-                return found
-            study.tell(trial, state=TrialState.FAIL)  # its layers do not fit together
+            found = sampler.sample_relative(study, trial, self.space)  # {} at the start
+            answers = {name: self.questions[name][int(index)] for name, index in found.items()}
+            candidate = self.task.choices.compose(partial(self._answer, answers))
+            if candidate is not None:  # its layers fit together
+                return candidate
 
-    def _sampler(self) -> optuna.samplers.BaseSampler:
+    def _answer(self, answers: dict[str, Any], name: str, values: Sequence[Any]) -> Any:
+        return answers[name] if name in answers else self.rng.choice(values)
+
+    def _informed(self) -> optuna.Study:
+        """Return a study that knows the lessons, or the best and latest of them: which ones, their number decides."""
+        term = len(self.lessons) // _TERM * _TERM
+        if self._study is None or self._told < term:
+            self._study = optuna.create_study(direction="maximize")
+            self._study.add_trials([self._trial(lesson) for lesson in _kept(self.lessons[:term])])
+            self._told = term
+        self._study.add_trials([self._trial(lesson) for lesson in self.lessons[self._told :]])
+        self._told = len(self.lessons)
+        return self._study
+
+    def _trial(self, lesson: _Lesson) -> FrozenTrial:
+        return create_trial(
+            params=lesson.answers,
+            distributions=self.space,
+            value=lesson.score,
+            constraints={"over": lesson.over},
+            system_attrs={_GENERATION: lesson.number // self.startup},
+        )
+
+    def _sampler(self) -> BaseSampler:
         seed = self.rng.getrandbits(32)
         if self.sampler == "nsga2":
-            return optuna.samplers.NSGAIISampler(seed=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of `group`, which branches need
-            return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True, n_startup_trials=self.startup)
+            return NSGAIISampler(seed=seed, population_size=self.startup)
+        return TPESampler(seed=seed, multivariate=True, n_startup_trials=self.startup, constant_liar=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A study is large, and follows from the lessons."""
+        return {**self.__dict__, "_study": None, "_told": 0}
 
 
-def _choose(trial: Trial, name: str, values: Sequence[Any]) -> Any:
-    return values[trial.suggest_categorical(name, range(len(values)))]
+def _kept(lessons: Sequence[_Lesson]) -> list[_Lesson]:
+    if len(lessons) <= _BEST + _LATEST:
+        return list(lessons)
+    best = heapq.nlargest(_BEST, lessons[:-_LATEST], key=lambda lesson: lesson.rank)
+    return [*sorted(best), *lessons[-_LATEST:]]

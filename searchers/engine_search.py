@@ -99,6 +99,11 @@ class EngineSearch(BaseSearcher):
         return type(self).__module__.rpartition(".")[2]
 
     @property
+    def owed(self) -> bool:
+        """Whether the next conversation was paid for before a kill, and its candidates were lost with it."""
+        return self._recorded and not self.engine.only_recorded
+
+    @property
     def ordered(self) -> int:
         return self.coming + self._recorded
 
@@ -109,6 +114,10 @@ class EngineSearch(BaseSearcher):
 
     def propose(self) -> Sequence[Candidate] | None:
         self._begin()
+        return self.collect()
+
+    def collect(self) -> Sequence[Candidate] | None:
+        """Return what the oldest conversation under way came to, once it is at its end; begin no other."""
         if not self._running or not self._running[0].future.done():
             return None
         candidates = self._running.popleft().future.result()
@@ -126,6 +135,10 @@ class EngineSearch(BaseSearcher):
 
     def replay(self, repository: Repository) -> None:
         super().replay(repository)
+        self.count_talks(repository)
+
+    def count_talks(self, repository: Repository) -> None:
+        """Go on with the conversation after the last one that has proposed."""
         self.talks = max((candidate.talk for candidate in repository.proposed.values()), default=0)
 
     def preview(self) -> list[Request]:

@@ -1,24 +1,39 @@
 """Ageing evolution: change the best of a random handful, forget the oldest."""
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from automcu_ray.record import Candidate, Record
+from automcu_ray.record import Candidate, Record, pareto_front
 from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
-from searchers.history import pareto_front
+
+Objective = Literal["accuracy", "pareto", "scalarised"]
+_CAP = 10.0  # of a share of a bound, as in uNAS
 
 
 class EvolutionSearch(BaseSearcher):
     """Regularized evolution (Real et al. 2019, arXiv:1802.01548, Algorithm 1) under hard constraints.
 
+    Whatever was trained can be a parent, whoever proposed it; a refused network is none, for nothing is known of its
+    accuracy. But where its report says what would make it fit, that network may be next.
+
+    `scalarised` is the objective of uNAS (arXiv:2010.14246, and the authors' code): each selection weighs error, RAM,
+    Flash and MACs at random and takes the one whose worst weighted share of its bound is least. There, limits are soft
+    and everything trains; here nothing trains beyond a limit, so it only trades accuracy for room to spare.
+
     Args:
         task: what is searched for; its space mutates.
         seed: with the number of a proposal, its randomness.
-        population: how many of the latest trained candidates can be parents; before that, chance proposes.
+        population: how many of the latest trained candidates can be parents.
         sample: how many of them compete to be the next parent.
-        objective: accuracy, or pareto: any of the sample that no other one equals or beats in accuracy, RAM and Flash.
+        start: how many have to be there before there are children; until then chance proposes.
+        objective: accuracy; pareto: any of the sample that no other one equals or beats in accuracy, RAM and Flash; or
+            scalarised.
+        repair: the chance that a refused network is proposed again with its report's fix before a parent is sought.
+        error_bound: the share of wrong answers that scalarised asks for.
+        macs_bound: the multiply-accumulates that scalarised asks for; None leaves them out.
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
@@ -29,30 +44,58 @@ class EvolutionSearch(BaseSearcher):
         *,
         seed: int = 0,
         population: int = 10,
-        sample: int = 5,
-        objective: Literal["accuracy", "pareto"] = "accuracy",
+        sample: int = 10,
+        start: int = 5,
+        objective: Objective = "accuracy",
+        repair: float = 0.5,
+        error_bound: float = 0.1,
+        macs_bound: int | None = None,
     ) -> None:
         super().__init__(task, seed=seed)
-        self.size, self.sample, self.objective = population, sample, objective
+        self.sample, self.start, self.objective, self.repair = sample, start, objective, repair
+        limits = {"ram": task.ram_limit_bytes, "flash": task.flash_limit_bytes, "macs": macs_bound}
+        self.bounds = {"error": error_bound} | {name: limit for name, limit in limits.items() if limit is not None}
         self.living: deque[Record] = deque(maxlen=population)  # full: appending drops the oldest
+        self.repaired: deque[Candidate] = deque(maxlen=population)
 
     def propose(self) -> Candidate:
-        child = self.unseen(self._child)
+        repaired = [candidate for candidate in self.repaired if candidate.hash not in self.seen]
+        if repaired and self.rng.random() < self.repair:
+            return repaired[-1]
+        child = self.promising(self._child)
         if child.hash in self.seen:  # no neighbour is left
-            return self.unseen(lambda: self.task.choices.sample(self.rng))
+            return self.promising(lambda: self.task.choices.sample(self.rng))
         return child
 
     def observe(self, record: Record) -> None:
-        if record.status == "ok":
+        candidate, report = record.candidate, record.feasibility
+        counts = record.scored or (self.objective == "scalarised" and math.isfinite(record.score))
+        if counts and self.task.choices.holds(candidate):
             self.living.append(record)
+        if candidate.spec is not None and record.status == "infeasible" and report is not None and report.fixes:
+            repaired = self.task.space.changed(candidate, report.fixes)
+            if repaired is not None:
+                self.repaired.append(repaired)
 
     def _child(self) -> Candidate:
         space = self.task.choices
-        if len(self.living) < self.size:
+        if len(self.living) < self.start:
             return space.sample(self.rng)
-        return space.mutate(self._best(self.rng.sample(list(self.living), self.sample)).candidate, self.rng)
+        handful = self.rng.sample(list(self.living), min(self.sample, len(self.living)))
+        return space.mutate(self._best(handful).candidate, self.rng)
 
     def _best(self, handful: Sequence[Record]) -> Record:
         if self.objective == "pareto":
-            return self.rng.choice(pareto_front(handful))
+            return self.rng.choice(pareto_front(handful) or handful)
+        if self.objective == "scalarised":
+            weights = {name: 1 - self.rng.random() for name in self.bounds}  # above 0
+            return min(handful, key=lambda record: self._worst_share(record, weights))
         return max(handful, key=lambda record: record.score)
+
+    def _worst_share(self, record: Record, weights: dict[str, float]) -> float:
+        """Return the largest share of a bound over its weight; what was not measured does not count."""
+        found: dict[str, float | None] = {"error": 1 - record.score}
+        if (report := record.feasibility) is not None:
+            found |= {"ram": report.ram_bytes, "flash": report.flash_bytes, "macs": report.macs}
+        shares = {name: value / self.bounds[name] for name, value in found.items() if value and name in self.bounds}
+        return max((min(share, _CAP) / weights[name] for name, share in shares.items()), default=0.0)

@@ -86,16 +86,16 @@ class Gate:
     def _ask_without_tools(self, candidate: Candidate) -> FeasibilityReport | None:
         if not candidate.readable:
             return _refusal(candidate.violations)
-        if candidate.cell is not None:  # its network is in a table: nothing will be built, so nothing is asked
+        if candidate.cell is not None and self.task.skeleton is None:  # in a table: there is nothing to build
             return FeasibilityReport(feasible=True, backend="table", rung=Rung.SCHEMA)
-        if candidate.spec is None:
+        if candidate.structure is None:
             return None if self.workers else _broken("generated code needs a toolchain: this gate has none")
-        graph = self.task.space.graph(candidate.spec)
+        graph = self.task.graph(candidate.structure)
         violations = self.foresee(graph, self.task)
         if not violations and self.workers:
             return None
         found = footprint.footprint(graph, self.task.precision)
-        if violations:
+        if violations and candidate.spec is not None:  # a cell has no field that could be a little smaller
             violations = remedy.before_link(violations, candidate.spec, self.task, self.foresee, self.estimator)
         return FeasibilityReport(
             feasible=not violations,

@@ -5,6 +5,8 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from automcu_ray.cell import CellSpec
+from automcu_ray.cell_space import CellSpace
+from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate
 from automcu_ray.spec import explain
 from automcu_ray.task import Form, Task
@@ -50,30 +52,41 @@ class GeniusSearch(EngineSearch):
 
     def talk(self, identity: TalkId) -> Talk:
         messages = prompting.cell_messages(self.task, self.records)
-        return _CellTalk(self.engine, identity, self.sampling, self.proposer, messages)
+        return _CellTalk(self.engine, identity, self.sampling, self.proposer, messages, self.task.cells)
 
 
 class _CellTalk(Talk):
     """One question, and one repair."""
 
     def __init__(
-        self, engine: Engine, identity: TalkId, sampling: Sampling, proposer: str, messages: tuple[Message, ...]
+        self,
+        engine: Engine,
+        identity: TalkId,
+        sampling: Sampling,
+        proposer: str,
+        messages: tuple[Message, ...],
+        space: CellSpace,
     ) -> None:
         super().__init__(engine, identity, sampling, proposer)
-        self.messages = messages
+        self.messages, self.space = messages, space
 
     def candidates(self) -> list[Candidate]:
-        return [self.ask("cell", 0, self.messages, cell_schema(), read_cell)]
+        return [self.ask("cell", 0, self.messages, cell_schema(), self._read)]
+
+    def _read(self, reply: Reply) -> Candidate:
+        return read_cell(reply, self.space)
 
 
-def read_cell(reply: Reply) -> Candidate:
+def read_cell(reply: Reply, space: CellSpace) -> Candidate:
     """Return the cell in a reply.
 
     Raises:
-        UnusableReply: no JSON object, or not six known operations.
+        UnusableReply: no JSON object, not six known operations, or no network.
     """
     try:
         cell = CellSpec.model_validate(read_object(reply))
+        return space.candidate(list(cell.operations))
     except ValidationError as error:
         raise unusable(explain(error)) from error
-    return Candidate(cell=cell, hash=cell.hash())
+    except ConstructibilityError as error:
+        raise unusable(str(error)) from error

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from automcu_ray.record import Record
+from automcu_ray.misses import excess
+from automcu_ray.record import Record, pareto_front
 
 CHARS_PER_TOKEN = 3  # of JSON, roughly: whoever wants it exact has to ask the model's own tokenizer
 REASON_CHARS = 160
@@ -56,23 +57,13 @@ def summary(record: Record) -> dict[str, Any]:
     return entry
 
 
-def pareto_front(records: Sequence[Record]) -> list[Record]:
-    """Return the trained records that no other one equals or beats in accuracy, RAM and Flash; most accurate first."""
-    measured = [record for record in records if record.status == "ok" and _sizes(record) is not None]
-    front: list[Record] = []
-    for record in sorted(measured, key=lambda one: (-one.score, _sizes(one))):
-        if not any(_no_larger(other, record) for other in front):
-            front.append(record)
-    return front
-
-
 def _pareto(records: Sequence[Record]) -> list[Record]:
     return pareto_front(records) or sorted((r for r in records if r.status == "ok"), key=lambda one: -one.score)
 
 
 def _misses(records: Sequence[Record]) -> list[Record]:
     refused = [record for record in records if record.status == "infeasible"]
-    return sorted(refused, key=lambda one: (_over(one), -one.candidate.number))
+    return sorted(refused, key=lambda one: (excess(one) or float("inf"), -one.candidate.number))
 
 
 def _repeats(records: Sequence[Record]) -> list[Record]:
@@ -95,22 +86,3 @@ def _in_turns(records: Sequence[Record], most: int) -> Iterator[tuple[str, Recor
     """Yield records with their headings, `most` for each: no room is left after that many."""
     for turn in zip_longest(*(order(records)[:most] for order in _HEADINGS.values())):
         yield from ((heading, record) for heading, record in zip(_HEADINGS, turn, strict=True) if record is not None)
-
-
-def _sizes(record: Record) -> tuple[int, int] | None:
-    report = record.feasibility
-    if report is None or report.ram_bytes is None or report.flash_bytes is None:
-        return None
-    return report.ram_bytes, report.flash_bytes
-
-
-def _no_larger(one: Record, other: Record) -> bool:
-    ours, theirs = _sizes(one), _sizes(other)
-    return ours is not None and theirs is not None and ours[0] <= theirs[0] and ours[1] <= theirs[1]
-
-
-def _over(record: Record) -> float:
-    """Return how far a refused record is beyond its limits, as a share of them; infinite where bytes are not known."""
-    report = record.feasibility
-    found = [] if report is None else [v for v in report.violations if v.over_bytes and v.limit_bytes]
-    return sum(v.over_bytes / v.limit_bytes for v in found if v.over_bytes and v.limit_bytes) or float("inf")

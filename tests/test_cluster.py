@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from automcu_ray import cluster
@@ -73,3 +77,15 @@ def test_a_share_that_is_nowhere_free_is_refused(machine, gpus: float, reserved:
 def test_a_configured_number_of_trials_stands(machine) -> None:
     machine(8, 1)
     assert cluster.slots(Resources(concurrent_trials=5), reserved_gpus=0.5) == 5
+
+
+def test_what_reserves_no_gpu_sees_none() -> None:
+    script = (
+        "import os; from automcu_ray import cluster; from automcu_ray.config import Resources;"
+        "cluster.start(Resources());"
+        "seen = cluster.ray.remote(num_gpus=0)(lambda: os.environ['CUDA_VISIBLE_DEVICES']);"
+        "print(repr(cluster.ray.get(seen.remote())))"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
+    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=240)
+    assert found.stdout.splitlines()[-1:] == ["''"], found.stderr

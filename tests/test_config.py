@@ -84,3 +84,28 @@ def test_merge_replaces_values_and_keeps_neighbours() -> None:
     into = {"a": {"b": 1, "c": 2}}
     merge(into, parse_setting("a.b=[3, 4]"))
     assert into == {"a": {"b": [3, 4], "c": 2}}
+
+
+def test_parts_by_name_are_those_of_the_groups_files() -> None:
+    settings = ["searcher.proposers=[capacity, {name: evolution, population: 3}]", "warm_start.searcher=evolution"]
+    config = compose({"searcher": "mixed"}, settings)
+    first, second = config.searcher.options["proposers"]
+    assert (first["name"], second) == ("capacity", {"name": "evolution", "population": 3})
+    assert config.warm_start.searcher is not None
+    assert config.warm_start.searcher.model_dump() == compose({"searcher": "evolution"}).searcher.model_dump()
+    assert (config.warm_start.runs, config.warm_start.points) == ((), 5)
+
+
+def test_an_unknown_key_of_a_warm_start_is_named() -> None:
+    assert "unknown key 'warm_start.run' in the configuration: did you mean 'runs'?" in message(
+        {}, "warm_start.run=[runs/a]"
+    )
+    assert "warm_start.points" in message({}, "warm_start.points=0")
+    assert "did you mean 'capacity'?" in message({}, "warm_start.searcher=capacty")
+
+
+def test_a_data_sets_name_replaces_the_tasks_or_picks_its_table() -> None:
+    assert compose({"task": "cifar10", "dataset": "digits"}).dataset.model_dump() == {"name": "digits"}
+    table = compose({"task": "nasbench201", "dataset": "cifar100"}).dataset
+    assert table.model_dump() == {"name": "nasbench201", "table": "cifar100"}
+    assert compose({"task": "cifar10", "dataset": "mnist"}, ["dataset.max_train=9"]).dataset.options == {"max_train": 9}

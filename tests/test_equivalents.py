@@ -9,6 +9,24 @@ from automcu_ray.export import deploy, normalize, operators
 from tests.networks_for_export import CLASSES, SHAPE, images
 
 
+def low() -> nn.Module:
+    """A batch norm after which most values, and most maxima of four, are negative."""
+    norm = nn.BatchNorm2d(6)
+    nn.init.constant_(norm.bias, -1.0)
+    return norm
+
+
+class PreActivation(nn.Module):
+    """What a convolution reads rectified, a skip reads as it is."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.activation, self.conv = activation, nn.Conv2d(6, 6, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv(self.activation(x))
+
+
 class Mean(nn.Module):
     def __init__(self, dims: tuple[int, ...], keepdim: bool) -> None:
         super().__init__()
@@ -61,3 +79,29 @@ def test_a_norm_before_its_convolution_is_a_depthwise_one() -> None:
         "QGemm",
         "QLinearConv",
     }
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (PreActivation(nn.ReLU()), PreActivation(nn.ReLU())),
+        (PreActivation(nn.ReLU6()),),
+        (low(), nn.MaxPool2d(2), nn.ReLU()),
+        (nn.ReLU(), nn.MaxPool2d(2)),
+        (nn.Upsample(scale_factor=2), nn.ReLU6()),
+    ],
+    ids=["pre-activation", "pre-activation, relu6", "pool first", "pool last", "upsampled"],
+)
+def test_int8_cuts_what_a_relu_cuts_wherever_it_stands(layers: tuple[nn.Module, ...]) -> None:
+    made = trained(ending(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, CLASSES)))
+    int8 = deploy(made, SHAPE, precision="int8", calibration=images(64))
+    with torch.no_grad():
+        expected = made(torch.from_numpy(normalize(images(64)))).numpy()
+    assert int8.output_scale is not None and int8.output_zero_point is not None
+    answered = (int8.run(images(64)).astype(np.float32) - int8.output_zero_point) * int8.output_scale
+    assert np.abs(answered - expected).max() < 0.1 * expected.std()  # a ReLU that is left out: 0.4 and more
+
+
+def test_a_relu_behind_a_convolution_of_its_own_costs_no_operator() -> None:
+    network = trained(ending(nn.ReLU(), Mean((2, 3), False), nn.Linear(6, CLASSES)))
+    assert "QLinearLeakyRelu" not in operators(deploy(network, SHAPE, precision="int8", calibration=images(16)).onnx)

@@ -43,6 +43,14 @@ def test_the_input_scale_does_not_depend_on_the_calibration_images() -> None:
     assert (dark == 7).all()
 
 
+def test_the_input_scale_is_the_pixels_where_a_pool_passes_over_the_last_row_and_column() -> None:
+    net = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(1, 4, 3), nn.Flatten(), nn.LazyLinear(CLASSES))
+    net(torch.zeros(1, 1, 9, 7))
+    dark = np.full((4, 1, 9, 7), 7, dtype=np.uint8)
+    made = deploy(net, (1, 9, 7), precision="int8", calibration=dark)
+    assert (made.input_scale, made.input_zero_point) == (1 / 128, 0)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_int8_network_is_int8_from_end_to_end(name: str) -> None:
     made = deployed_network(name, "int8")

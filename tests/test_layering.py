@@ -10,7 +10,12 @@ MAY_IMPORT = {
     "backends": {"automcu_ray"},
     "trainables": {"automcu_ray", "backends"},
 }
-WIRES_EVERYTHING = ("automcu_ray/assembly.py", "automcu_ray/plan.py", "automcu_ray/supervisor.py")
+WIRES_EVERYTHING = (
+    "automcu_ray/assembly.py",
+    "automcu_ray/plan.py",
+    "automcu_ray/supervisor.py",
+    "automcu_ray/trials.py",
+)
 
 
 def imported(path: Path) -> set[str]:

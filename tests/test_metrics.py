@@ -3,7 +3,8 @@
 import pytest
 
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
-from automcu_ray.metrics import hypervolume, metrics
+from automcu_ray.ledger import Cost
+from automcu_ray.metrics import hypervolume, metrics, worked_seconds
 from automcu_ray.record import Candidate, Record, Status, TrainingSummary
 
 
@@ -43,6 +44,42 @@ def test_figures_of_a_run() -> None:
     assert found.anytime == (0.5, 0.5, 0.8)
     assert found.feasible_at_first_ask == pytest.approx(4 / 6)
     assert found.hypervolume == pytest.approx(0.5 * 0.5 * 0.5)  # the third is at the limit: no room left
+
+
+def test_a_network_trained_in_vain_counts_as_trained_and_as_a_failure() -> None:
+    records = [
+        record(1, "infeasible", 0.9, ram=200),
+        record(2, "ok", 0.5),
+        record(3, "invalid"),
+        record(4, "infeasible"),
+    ]
+    found = metrics(records, ram_limit_bytes=100, flash_limit_bytes=100)
+    assert (found.trained, found.anytime, found.best) == (2, (None, 0.5), 0.5)
+    assert found.failure_rate == 2 / 4  # the one trained in vain, and the one that was no network
+    assert found.feasible_at_first_ask == 1 / 4
+
+
+def test_what_had_been_spent_by_each_trained_candidate() -> None:
+    spent = [Cost(prompt_tokens=10, usd=0.5), Cost(completion_tokens=5), Cost(prompt_tokens=1, usd=0.25)]
+    records = [
+        one.model_copy(update={"cost": cost, "finished_at_s": at})
+        for one, cost, at in zip(
+            (record(1, "infeasible"), record(2, "ok", 0.5), record(3, "ok", 0.4)),
+            spent,
+            (101.0, 104.0, 110.0),
+            strict=True,
+        )
+    ]
+    found = metrics(records, ram_limit_bytes=100, flash_limit_bytes=100, started_at_s=[100.0])
+    assert (found.anytime_tokens, found.anytime_usd) == ((15, 16), (0.5, 0.75))
+    assert found.anytime_seconds == (4.0, 10.0)
+
+
+def test_the_time_between_a_kill_and_the_next_start_is_not_work() -> None:
+    """Begun at 100, last record at 130, killed; begun again at 500."""
+    starts, ends = [100.0, 500.0], [110.0, 130.0, 510.0]
+    assert [worked_seconds(at, starts, ends) for at in ends] == [10.0, 30.0, 40.0]
+    assert worked_seconds(50.0, starts, ends) == 0.0
 
 
 def test_an_engine_that_failed_was_not_a_proposal() -> None:

@@ -2,19 +2,31 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from automcu_ray.metrics import Metrics
-from automcu_ray.outcomes import Outcome, anytime, paired_p, read_outcome, spread, write_outcome, write_parquet
+from automcu_ray.outcomes import (
+    Outcome,
+    anytime,
+    anytime_by,
+    holm,
+    paired_p,
+    read_outcome,
+    spread,
+    write_outcome,
+    write_parquet,
+)
 
 
-def outcome(seed: int, *accuracies: float, arm: str = "a") -> Outcome:
-    found = Metrics(proposals=len(accuracies), trained=len(accuracies), distinct=1, anytime=accuracies)
+def outcome(seed: int, *accuracies: float | None, arm: str = "a", seconds: tuple[float, ...] = ()) -> Outcome:
+    about: dict[str, Any] = {"proposals": len(accuracies), "trained": len(accuracies), "distinct": 1}
+    found = Metrics(anytime=accuracies, anytime_seconds=seconds, anytime_tokens=(0,) * len(accuracies), **about)
     test = accuracies[-1] if accuracies else None
     about = {"name": f"{arm}-{seed}", "versions": {"torch": "1"}, "seconds": 1.0}
-    return Outcome(arm=arm, case="c", seed=seed, metrics=found, test_accuracy=test, **about)  # type: ignore[arg-type]
+    return Outcome(arm=arm, case="c", seed=seed, metrics=found, test_accuracy=test, **about)
 
 
 def test_spread_is_of_the_sample_and_none_for_one() -> None:
@@ -31,6 +43,27 @@ def test_six_wins_of_six_are_the_smallest_p_that_six_pairs_can_give() -> None:
 def test_pairs_go_by_seed_and_too_few_say_nothing() -> None:
     assert paired_p({seed: 1.0 for seed in range(4)}, {seed: 0.0 for seed in range(9)}) is None
     assert paired_p({seed: 0.0 for seed in range(9)}, {seed: 0.0 for seed in range(9)}) is None
+
+
+def test_holm_multiplies_by_how_many_are_left_and_never_falls() -> None:
+    assert holm({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"b": 0.03, "c": 0.06, "a": 0.06})
+    assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0} and holm({}) == {}
+
+
+def test_a_curve_begins_where_every_run_has_a_network_that_fits() -> None:
+    curve = anytime([outcome(0, None, 0.5, 0.9), outcome(1, 0.3, 0.7, 0.7)])
+    assert curve is not None and curve.at == (2, 3) and curve.mean == pytest.approx((0.6, 0.8))
+    assert anytime([outcome(0, None), outcome(1, 0.3)]) is None
+
+
+def test_a_curve_against_seconds_steps_when_runs_step_and_keeps_what_a_run_ended_with() -> None:
+    runs = [outcome(0, 0.1, 0.5, seconds=(1.0, 3.0)), outcome(1, 0.3, 0.7, seconds=(2.0, 6.0))]
+    curve = anytime_by(runs, "seconds")
+    assert curve is not None and (curve.at[0], curve.at[-1]) == (2.0, 6.0)
+    by_second = dict(zip(curve.at, curve.mean, strict=True))
+    assert curve.mean[0] == pytest.approx((0.1 + 0.3) / 2) and curve.mean[-1] == pytest.approx((0.5 + 0.7) / 2)
+    assert {round(mean, 6) for at, mean in by_second.items() if 3 <= at < 6} == {0.4}
+    assert anytime_by(runs, "tokens") is None  # none was spent
 
 
 def test_a_curve_is_as_long_as_its_shortest_run_and_lies_in_its_interval() -> None:

@@ -154,6 +154,23 @@ def test_only_refusals_name_the_nearest_misses_and_what_would_have_to_give(tmp_p
     assert "≥ 1024.0" in seen.text
 
 
+def test_misses_stand_by_resource_and_the_least_need_above_them(tmp_path: Path) -> None:
+    ram, flash = TASK.ram_limit_bytes, TASK.flash_limit_bytes
+    records = [refused(1, over("ram", ram + 900, ram), ram=ram + 900), refused(2, over("flash", flash + 10, flash))]
+    text = page(tmp_path, repository(*records)).text
+    assert text.index("Nearest misses of RAM") < text.index("#1 : 900 bytes over")
+    assert text.index("Nearest misses of Flash") < text.index("#2 : 10 bytes over")
+    text = page(tmp_path, repository(records[0])).text
+    assert "The least RAM of any proposal is 25,476 bytes (#1), the limit is 24,576: set constraints.ram_kb=25." in text
+
+
+def test_a_search_without_finalists_is_finished_and_has_no_winner(tmp_path: Path) -> None:
+    found = repository(trained(1, 0.91), trained(2, 0.95))
+    found.append("finished", manifest=None, seconds=9.0)
+    text = page(tmp_path, found).text
+    assert "finished" in text and "Best of the search: candidate #2" in text and "test accuracy not measured" in text
+
+
 def test_a_memory_of_an_accelerator_has_no_constraint_to_set(tmp_path: Path) -> None:
     text = page(tmp_path, repository(refused(1, over("data_memory", 40_000, 32_768, Rung.ANALYTIC)))).text
     assert "data_memory is 7,232 bytes over: shrink layer_3" in text

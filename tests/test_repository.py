@@ -7,7 +7,7 @@ import pytest
 
 from automcu_ray.errors import ConfigError
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
-from automcu_ray.record import Candidate, Record, TrainingSummary, best, nearest_miss
+from automcu_ray.record import Candidate, Record, TrainingSummary, best
 from automcu_ray.repository import Repository
 
 
@@ -71,17 +71,3 @@ def test_best_is_the_earlier_of_equals_and_none_without_training() -> None:
     assert best([]) is None
     top = best([trained(1, 0.5), trained(2, 0.7), trained(3, 0.7)])
     assert top is not None and top.candidate.number == 2
-
-
-def test_nearest_miss_has_the_fewest_bytes_over_in_all() -> None:
-    def refused(number: int, *over: int) -> Record:
-        violations = tuple(
-            Violation(rung=Rung.LINK, resource="ram", found_bytes=100 + size, limit_bytes=100, message="over")
-            for size in over
-        )
-        report = FeasibilityReport(feasible=False, backend="x", rung=Rung.LINK, violations=violations)
-        return Record(candidate=candidate(number), status="infeasible", feasibility=report)
-
-    near = nearest_miss([refused(1, 50), trained(2, 0.5), refused(3, 10, 20), refused(4, 31), refused(5)])
-    assert near is not None and near.candidate.number == 3
-    assert nearest_miss([trained(1, 0.5)]) is None

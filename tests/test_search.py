@@ -92,6 +92,10 @@ class TestBadInput:
             (["--set", "budget.max_tokens=0"], "budget.max_tokens"),
             (["--set", "budget.max_usd=1"], "engine 'offline' has no price"),
             (["--set", "points_to_evaluate=[{{backbone: [{{type: cnv}}]}}]"], "points_to_evaluate"),
+            (["--warm-start", "{folder}/none"], "warm_start.runs: no run in"),
+            (["--warm-start", "{folder}/typo.yaml"], "is not a journal event"),
+            (["--searcher", "mixed", "--set", "searcher.proposers=[genius]"], "searcher 'genius' proposes a cell"),
+            (["--searcher", "mixed", "--set", "searcher.proposers=3"], "searcher.proposers"),
             (["--resume", "{folder}/none"], "no run in"),
             (["--resume", "{folder}", "--seed", "3"], "leave the other flags out"),
             (["--name", "../evil"], "--name wants"),
@@ -106,7 +110,7 @@ class TestBadInput:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         (tmp_path / "typo.yaml").write_text("constraints: {ram_kbb: 8}\n")
-        (tmp_path / "nodata.yaml").write_text("dataset: {name: parquet_images, folder: nowhere}\n")
+        (tmp_path / "nodata.yaml").write_text("dataset: {name: parquet, folder: nowhere}\n")
         filled = [flag.format(folder=tmp_path) for flag in flags]
         monkeypatch.setattr(sys, "argv", ["search.py", "--runs", str(tmp_path / "runs"), *filled])
         with pytest.raises(SystemExit) as caught:

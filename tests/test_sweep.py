@@ -1,7 +1,11 @@
 """Sweeps: every run once, whatever happens in between, and one table at the end."""
 
 import importlib.util
+import json
+import os
+import subprocess
 import sys
+import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,8 +18,14 @@ import yaml
 from automcu_ray import sweeper
 from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
 from automcu_ray.cell_space import kernel_area
+from automcu_ray.cluster import ray
 from automcu_ray.errors import ConfigError
-from automcu_ray.sweep import load_sweep, runs
+from automcu_ray.metrics import Metrics
+from automcu_ray.outcomes import Outcome
+from automcu_ray.repository import Repository
+from automcu_ray.run_folder import RunFolder
+from automcu_ray.sweep import Sweep, load_sweep, runs
+from automcu_ray.sweep_report import grids, notes
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "ablate.py"
 SWEEP: dict[str, Any] = {
@@ -44,7 +54,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ablate(monkeypatch: pytest.MonkeyPatch, data: Path, out: Path, sweep: dict[str, Any] | None = None) -> int:
     """Run the script; return its exit status."""
-    out.mkdir(exist_ok=True)
+    out.mkdir(exist_ok=True, parents=True)
     (out / "sweep.yaml").write_text(yaml.safe_dump(sweep or SWEEP))
     monkeypatch.setenv("AUTOMCU_DATA", str(data))
     argv = ["ablate.py", "--sweep", str(out / "sweep.yaml"), "--out", str(out / "results")]
@@ -71,7 +81,7 @@ def test_a_sweep_ends_with_table_parquet_and_page(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_sweep_started_again_runs_nothing_twice(monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path) -> None:
-    calls = []
+    calls: list[str] = []
     real = sweeper._run
 
     def count(run: Any, *rest: Any) -> Any:
@@ -88,6 +98,58 @@ def test_a_sweep_started_again_runs_nothing_twice(monkeypatch: pytest.MonkeyPatc
     assert ablate(monkeypatch, data, tmp_path) == 0
     assert len(calls) == 5 and len(set(calls)) == 5
     assert len(pq.read_table(tmp_path / "results" / "results.parquet")) == 4
+
+
+@pytest.mark.slow  # Ray starts, and each of its processes imports torch
+def test_look_ups_side_by_side_give_what_they_give_alone(
+    monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path
+) -> None:
+    assert ablate(monkeypatch, data, tmp_path / "alone") == 0
+    monkeypatch.setattr(sweeper, "_WORTH_RAY", 1)
+    try:
+        assert ablate(monkeypatch, data, tmp_path / "beside") == 0
+    finally:
+        ray.shutdown()
+    alone, beside = (
+        pq.read_table(tmp_path / name / "results" / "results.parquet").to_pylist() for name in ("alone", "beside")
+    )
+    measured = ("seconds", "anytime_seconds")
+    assert [{**row, **dict.fromkeys(measured)} for row in alone] == [
+        {**row, **dict.fromkeys(measured)} for row in beside
+    ]
+
+
+def test_several_cases_have_an_overview_and_a_table_each(tmp_path: Path) -> None:
+    cases = [{"label": label, "task": "nasbench201"} for label in ("one", "two")]
+    sweep = Sweep.model_validate({**SWEEP, "cases": cases, "published": [], "notes": ["read this"]})
+    found = [outcome(arm, case, seed) for arm in ("chance", "largest") for case in ("one", "two") for seed in range(6)]
+    overview, *rest = grids(sweep, found)
+    assert overview.head == ["searcher", "one, test %", "two, test %"] and [grid.title for grid in rest] == [
+        "one",
+        "two",
+    ]
+    assert rest[0].head[1] == "test %" and "US dollars" not in rest[0].head and "tokens" not in rest[0].head
+    assert [row[0].text for row in overview.rows] == ["chance", "largest"]
+    assert overview.rows[1][1].p == pytest.approx(2 / 2**6)  # six wins of six; Holm has one arm to correct for
+    assert notes(sweep, found)[-1] == "read this" and "largest" in notes(sweep, found)[1]
+
+
+def test_without_a_test_set_arms_are_compared_by_validation(tmp_path: Path) -> None:
+    sweep = Sweep.model_validate({**SWEEP, "published": [{"label": "x", "source": "y", "values": {"seconds": 7}}]})
+    found = [outcome("chance", "table", 0, test=None), outcome("largest", "table", 0, test=None, best=None)]
+    (grid,) = grids(sweep, found)
+    assert grid.head[1] == "best validation %" and grid.rows[0][1].text == "50.00"
+    assert [row[-1].text for row in grid.rows] == ["0 of 1", "1 of 1", "-"]
+    assert grid.rows[2][grid.head.index("seconds")].text == "7.00"
+
+
+def outcome(arm: str, case: str, seed: int, *, test: float | None = 0.5, best: float | None = 0.5) -> Outcome:
+    """A run whose accuracies grow with the seed, and by a hundredth if it is of the largest."""
+    more = 0.01 * (arm == "largest") * (seed + 1)
+    found = Metrics(proposals=1, trained=1, distinct=1, anytime=(best,))
+    accuracy = None if test is None else test + more
+    about = {"name": f"{arm}{case}{seed}", "seconds": 1.0, "versions": {}, "by_rules": arm == "largest"}
+    return Outcome(arm=arm, case=case, seed=seed, metrics=found, test_accuracy=accuracy, **about)  # type: ignore[arg-type]
 
 
 def test_another_setting_is_another_run(tmp_path: Path) -> None:
@@ -119,5 +181,80 @@ def test_an_unknown_sweep_offers_the_nearest_name() -> None:
         load_sweep("tabel3")
 
 
-def test_every_sweep_of_ours_can_be_run() -> None:
-    assert len(list(runs(load_sweep("table3")))) == 10 * 3 * 4
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("table3", 8 * 6 * 10), ("table4", 4 * 3), ("feedback", 7 * 3), ("mcu_digits", 8 * 3), ("mcu_cifar10", 8 * 3)],
+)
+def test_every_sweep_of_ours_can_be_run(name: str, count: int) -> None:
+    assert len(list(runs(load_sweep(name)))) == count
+
+
+REAL: dict[str, Any] = {
+    "title": "real runs",
+    "seeds": 2,
+    "baseline": "chance",
+    "settings": ["budget.trained=4", "budget.finalists=0", "trainer.proxy.epochs=2"],
+    "cases": [{"label": "digits", "task": "digits", "settings": ["backend={name: analytic}", "board.mode=none"]}],
+    "arms": [{"label": "chance", "searcher": "random"}],
+}
+
+
+def test_a_run_that_ctrl_c_ended_is_not_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(plan: Any, folder: RunFolder, *rest: Any, **more: Any) -> None:
+        folder.create(plan.config)
+        repository = Repository(folder.journal)
+        repository.append("started", at_s=1.0)
+        repository.append("searched", seconds=1.0, interrupted=True)
+
+    monkeypatch.setattr("automcu_ray.supervisor.run", interrupted)
+    monkeypatch.setattr("automcu_ray.cluster.start", lambda resources: False)
+    assert ablate(monkeypatch, tmp_path, tmp_path, REAL) == 130
+    assert not list((tmp_path / "results" / "runs").glob("*.json"))
+
+
+@pytest.mark.slow
+def test_a_sweep_of_real_runs_killed_in_the_middle_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(REAL))
+    argv = [sys.executable, str(SCRIPT), "--sweep", str(tmp_path / "sweep.yaml"), "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "AUTOMCU_CACHE": str(tmp_path / "cache")}
+    silent: dict[str, Any] = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    first = subprocess.Popen(argv, **silent)
+    wait_until(
+        lambda: len(list((tmp_path / "out" / "runs").glob("*.json"))) == 1 and min(trained(tmp_path)) >= 1, first
+    )
+    first.kill()
+    first.wait()
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "runs").glob("*.json")}
+    before = {path: path.read_text() for path in journals(tmp_path)}
+    assert subprocess.run(argv, **silent, timeout=400, check=False).returncode == 0
+    assert all(path.stat().st_mtime_ns == at for path, at in done.items())
+    assert all(path.read_text().startswith(text) for path, text in before.items())
+    assert trained(tmp_path) == [4, 4]
+    rows = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    assert [row["trained"] for row in rows] == [4, 4] and all(row["test_accuracy"] is None for row in rows)
+    assert all(0 < row["anytime_seconds"][0] <= row["anytime_seconds"][-1] <= row["seconds"] for row in rows)
+
+
+def journals(folder: Path) -> list[Path]:
+    """The journal of each run; `latest` is one of them."""
+    found = (folder / "out" / "runs").glob("*/journal.jsonl")
+    return sorted(path for path in found if not path.parent.is_symlink())
+
+
+def trained(folder: Path) -> list[int]:
+    """How many candidates each run that has begun has trained, each counted once."""
+    counts = []
+    for path in journals(folder):
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        records = [row["record"] for row in rows if row["event"] == "record"]
+        numbers = [one["candidate"]["number"] for one in records if one["status"] == "ok"]
+        assert len(numbers) == len(set(numbers))
+        counts.append(len(numbers))
+    return counts if len(counts) == 2 else [0]
+
+
+def wait_until(condition: Any, process: subprocess.Popen[Any], timeout_s: float = 400) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline and process.poll() is None, "nothing happened in time"
+        time.sleep(0.1)

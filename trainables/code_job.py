@@ -34,8 +34,9 @@ class CodeJob(TrainingJob):
         config: JailConfig,
         *,
         threads: int = 1,
+        gpus: float = 1.0,
     ) -> None:
-        super().__init__(task, protocol, train_split, val_split)
+        super().__init__(task, protocol, train_split, val_split, gpus=gpus)
         self.jail = Jail(task, config, threads=threads, gpu=self.device == "cuda")
         self.data: SharedArrays | None = None
 

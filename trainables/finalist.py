@@ -191,11 +191,11 @@ def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path
 
 
 def _start(candidate: Candidate, job: FinalistJob) -> tuple[TrainingJob, Iterator[Epoch]]:
-    if candidate.spec is None:
+    if candidate.structure is None:
         jailed = CodeJob(job.task, job.protocol, job.train_split, job.val_split, job.jail, threads=job.threads)
         return jailed, jailed.start(candidate.code, seed=job.seed)
     training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split)
-    return training, training.start(candidate.spec, seed=job.seed)
+    return training, training.start(candidate.structure, seed=job.seed)
 
 
 def _refused(found: Finalist, reason: str) -> Finalist:

@@ -1,39 +1,53 @@
 """One training from spec to deployed network: what a proxy trial and a finalist have in common."""
 
+import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from automcu_ray.export import DeployedNetwork, deploy
 from automcu_ray.network import Network
 from automcu_ray.protocol import Protocol
-from automcu_ray.record import TrainingSummary
-from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.record import Structure, TrainingSummary
 from automcu_ray.task import Task
 from trainables.datasets.base import Images, Split
-from trainables.loop import Epoch, peak_memory_bytes, train
+from trainables.loop import Epoch, Resident, peak_memory_bytes, train
 
 
 class TrainingJob:
-    """Trains spec after spec on the same data; `start` yields epochs, `finish` deploys and scores the last one."""
+    """Trains one spec or cell after the other on the same data; `start` yields epochs, `finish` deploys the last one.
 
-    def __init__(self, task: Task, protocol: Protocol, train_split: Split, val_split: Split) -> None:
-        self.task, self.protocol = task, protocol
+    `gpus` is its share of a GPU, and of that one's memory; 0 keeps it off GPUs.
+    """
+
+    def __init__(
+        self, task: Task, protocol: Protocol, train_split: Split, val_split: Split, *, gpus: float = 1.0
+    ) -> None:
+        self.task, self.protocol, self.gpus = task, protocol, gpus
         self.train_split, self.val_split = train_split, val_split
         self.seconds = 0.0
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = "cuda" if gpus and torch.cuda.is_available() else "cpu"
+        self.network: nn.Module = nn.Identity()
 
-    def start(self, spec: ArchitectureSpec, *, seed: int) -> Iterator[Epoch]:
+    def start(self, structure: Structure, *, seed: int) -> Iterator[Epoch]:
         """Build the network with weights drawn from `seed`, and return its training, an epoch at a time."""
-        if self.device == "cuda":  # the worker is reused: the last candidate's memory must not count
+        self.network = nn.Identity()  # the worker is reused: the last candidate's memory must not count
+        if self.device == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.set_per_process_memory_fraction(min(1.0, self.gpus))  # beyond it: out of memory, here alone
             torch.cuda.reset_peak_memory_stats()
         self.seed, self.seconds = seed, 0.0
         torch.manual_seed(seed)
-        self.network = Network(self.task.space.graph(spec))
-        return self._timed(train(self.network, self.train_split, self.val_split, self.protocol, self.device, seed))
+        self.network = Network(self.task.graph(structure))
+        return self._timed(train(self.network, self._resident, self.val_split, self.protocol, self.device, seed))
+
+    @functools.cached_property
+    def _resident(self) -> Resident:
+        """The training images where they are needed, for all candidates of this worker."""
+        return Resident.of(self.train_split, self.device)
 
     def _timed(self, epochs: Iterator[Epoch]) -> Iterator[Epoch]:
         """Yield the epochs, counting the seconds that they take and not those in which nobody asks for the next."""
@@ -58,17 +72,24 @@ class TrainingJob:
         started_s = time.perf_counter()
         deployed = self._deploy(self.train_split.images[: self.protocol.calibration_images])
         accuracy = deployed.accuracy(self.val_split.images, self.val_split.labels)
-        summary = TrainingSummary(
+        self.seconds += time.perf_counter() - started_s
+        summary = self._summary(epoch, accuracy, stopped_early=epoch.stopped_early)
+        return summary.model_copy(update={"peak_memory_bytes": self._peak_memory_bytes()}), deployed
+
+    def so_far(self, epoch: Epoch) -> TrainingSummary:
+        """Return what is known should the training be stopped here: nothing is deployed, float accuracy is all."""
+        return self._summary(epoch, epoch.val_accuracy, stopped_early=True)
+
+    def _summary(self, epoch: Epoch, accuracy: float, *, stopped_early: bool) -> TrainingSummary:
+        return TrainingSummary(
             val_accuracy=accuracy,
             val_accuracy_float=epoch.val_accuracy,
             epochs=epoch.number,
-            stopped_early=epoch.stopped_early,
-            seconds=self.seconds + time.perf_counter() - started_s,
-            peak_memory_bytes=self._peak_memory_bytes(),
+            stopped_early=stopped_early,
+            seconds=self.seconds,
             device=torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
             seed=self.seed,
         )
-        return summary, deployed
 
     def save(self, folder: Path) -> Path:
         """Write the trained weights and return the file."""

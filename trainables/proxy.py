@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from ray import tune
 
+from automcu_ray.cell import CellSpec
 from automcu_ray.config import JailConfig
 from automcu_ray.errors import ToolchainError
 from automcu_ray.protocol import Protocol
@@ -18,9 +19,10 @@ from trainables.loop import Epoch
 
 
 class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
-    """Trains `config["spec"]`, or `config["code"]` in a jail: an epoch a step, a TrainingSummary in the last result.
+    """Trains a spec or a cell, or code in a jail, whichever `config` has: a report a step.
 
-    `val_accuracy` is the float network's while training goes on, and the deployed network's in the last result.
+    Each result has a TrainingSummary in "training": of the float network while training goes on, where a scheduler may
+    stop it, and of the deployed one in the last result; so has "val_accuracy".
     What goes wrong with a candidate (diverged, out of memory, not convertible) is a result with "failure", and with the
     "seconds" that its training took.
     Arguments beside the config come through `tune.with_parameters`, the splits by Ray's object store.
@@ -35,10 +37,12 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         val_split: Split,
         seed: int = 0,
         threads: int = 1,
+        gpus: float = 1.0,
         jail: JailConfig | None = None,
     ) -> None:
-        self.spec_job = TrainingJob(task, protocol, train_split, val_split)
-        self.code_job = CodeJob(task, protocol, train_split, val_split, jail or JailConfig(), threads=threads)
+        data, jail = (train_split, val_split), jail or JailConfig()
+        self.spec_job = TrainingJob(task, protocol, *data, gpus=gpus)
+        self.code_job = CodeJob(task, protocol, *data, jail, threads=threads, gpus=gpus)
         self.run_seed = seed
         torch.set_num_threads(threads)
         self.reset_config(config)
@@ -55,9 +59,10 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
                 self.epochs = self._start(candidate_seed(self.run_seed, self.config["number"]))
             epoch = next(self.epochs)
             if not epoch.last:
-                return {"val_accuracy": epoch.val_accuracy, "epoch": epoch.number}
+                summary = self.job.so_far(epoch)
+                return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "epoch": epoch.number}
             summary, _ = self.job.finish(epoch)
-        except (RuntimeError, ValueError, FloatingPointError, ToolchainError) as error:
+        except (MemoryError, RuntimeError, ValueError, FloatingPointError, ToolchainError) as error:
             failure = f"{type(error).__name__}: {str(error)[:300]}"
             result = {"failure": failure, "seconds": self.job.seconds, "done": True}
             return {"val_accuracy": float("-inf"), **result}  # Tune insists on the metric
@@ -71,7 +76,8 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         self.job.seconds = 0.0
         if "code" in self.config:
             return self.code_job.start(self.config["code"], seed=seed)
-        return self.spec_job.start(ArchitectureSpec.model_validate(self.config["spec"]), seed=seed)
+        model, form = (CellSpec, "cell") if "cell" in self.config else (ArchitectureSpec, "spec")
+        return self.spec_job.start(model.model_validate(self.config[form]), seed=seed)
 
 
 def candidate_seed(run_seed: int, number: int) -> int:

@@ -52,7 +52,7 @@ def cannot_run(where: str, reason: str) -> Violation:
 
 def _refusal(op: Op, accelerator: Accelerator) -> str:
     """Return why an operator cannot run; "" where it can."""
-    if op.kind in ("mul", "concat"):
+    if op.kind in ("mul", "concat", "relu", "norm"):
         return f"it has no operator {op.kind}"
     if op.kind == "conv":
         known = accelerator.operator("conv" if op.groups == 1 else "depthwise")

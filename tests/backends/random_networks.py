@@ -21,7 +21,7 @@ def images(shape: Shape, count: int, seed: int) -> npt.NDArray[np.uint8]:
     made = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
     made[1::8] = rng.integers(0, 256, (*made[1::8].shape[:2], 1, 1))
     made[3::8] = rng.choice(np.array([0, 255], np.uint8), made[3::8].shape)
-    real = rng.permutation(digits().test.images)[: len(made[::2])]
+    real = rng.permutation(digits().train.images)[: len(made[::2])]
     larger = real.repeat(shape[1] // 8, axis=2).repeat(shape[2] // 8, axis=3)
     made[: 2 * len(larger) : 2] = larger  # one channel fills all
     return made

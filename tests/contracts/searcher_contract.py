@@ -9,7 +9,9 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
+from automcu_ray.record import Candidate
 from automcu_ray.repository import Repository
+from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from searchers.base import BaseSearcher
 
@@ -39,6 +41,12 @@ def drive(searcher: BaseSearcher, trials: int, first: int = 0) -> None:
         if ask(searcher, trial) == Searcher.FINISHED:
             return
         searcher.on_trial_complete(trial, result(searcher, trial))
+
+
+def too_large(task: Task) -> Candidate:
+    """No board of the tests has room for its 2 million weights."""
+    layer = {"type": "conv", "out_channels": 480}
+    return task.space.candidate(ArchitectureSpec.model_validate({"backbone": [layer, layer]}))
 
 
 def story(searcher: BaseSearcher) -> list[tuple[Any, ...]]:
@@ -74,6 +82,7 @@ class SearcherContract:
 
     def test_refused_candidates_are_records_and_never_trials(self, tight_task: Task) -> None:
         searcher = self.make(tight_task, 0)
+        searcher.points_to_evaluate([too_large(tight_task)])  # whoever knows the bound proposes nothing beyond it
         searcher.proposal_budget = 30
         handed_out = []
         for number in range(30):

@@ -1,9 +1,15 @@
+import pickle
+from random import Random
+from typing import Literal
+
+import pytest
+
 from automcu_ray.cell import CellSpec
+from automcu_ray.feasibility import FeasibilityReport, Rung, over_limit
 from automcu_ray.record import Candidate, Record, TrainingSummary
 from automcu_ray.task import Task
 from searchers.base import BaseSearcher
 from searchers.bayesian import BayesianSearch
-from searchers.evolution import EvolutionSearch
 from tests.contracts.searcher_contract import SearcherContract
 
 
@@ -14,7 +20,7 @@ class TestBayesian(SearcherContract):
 
 class TestGenetic(SearcherContract):
     def make(self, task: Task, seed: int) -> BaseSearcher:
-        return BayesianSearch(task, seed=seed, sampler="nsga2")
+        return BayesianSearch(task, seed=seed, sampler="nsga2", startup=2)
 
 
 def test_it_comes_to_prefer_what_scores(task: Task) -> None:
@@ -31,11 +37,56 @@ def test_it_comes_to_prefer_what_scores(task: Task) -> None:
     assert sum(counts[-10:]) > 2 * sum(counts[:10])
 
 
+def record(candidate: Candidate, accuracy: float) -> Record:
+    return Record(candidate=candidate, status="ok", training=TrainingSummary(val_accuracy=accuracy))
+
+
 def test_records_of_other_proposers_teach_and_those_outside_the_space_do_not(task: Task) -> None:
-    searcher = BayesianSearch(task)
-    other = EvolutionSearch(task).task.space.sample(searcher.rng)
-    searcher.observe(Record(candidate=other, status="ok", training=TrainingSummary(val_accuracy=0.5)))
-    assert [trial.value for trial in searcher.trials] == [0.5]
+    searcher, rng = BayesianSearch(task), Random(0)
+    other = task.space.mutate(task.space.sample(rng), rng)
+    searcher.observe(record(other, 0.5))
+    assert [(lesson.score, lesson.over) for lesson in searcher.lessons] == [(0.5, 0.0)]
+    assert set(searcher.lessons[0].answers) == set(searcher.questions)  # chance answers what was not asked
     foreign = other.spec.model_copy(update={"backbone": other.spec.backbone[:1]}) if other.spec else None
-    searcher.observe(Record(candidate=Candidate(spec=foreign), status="ok", training=TrainingSummary(val_accuracy=1)))
-    assert len(searcher.trials) == 1
+    searcher.observe(record(Candidate(spec=foreign), 1))
+    searcher.observe(record(Candidate(code="pass"), 1))
+    assert len(searcher.lessons) == 1
+
+
+def test_a_refusal_teaches_by_how_much_and_ranks_below_everything_that_fits(task: Task) -> None:
+    searcher = BayesianSearch(task)
+    fits = task.space.sample(Random(1))
+    over = over_limit(Rung.LINK, "ram", "layer_1", need=1500, limit=1000)
+    report = FeasibilityReport(feasible=False, backend="x", rung=Rung.LINK, violations=(over,))
+    searcher.observe(Record(candidate=task.space.sample(Random(2)), status="infeasible", feasibility=report))
+    searcher.observe(record(fits, 0.1))
+    assert [lesson.over for lesson in searcher.lessons] == [0.5, 0.0]
+    study = searcher._informed()
+    assert [trial.constraints for trial in study.trials] == [{"over": 0.5}, {"over": 0.0}]
+    assert study.best_trial.value == 0.1
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
+def test_proposals_follow_from_seed_and_records_whatever_was_asked_in_between(
+    task: Task, sampler: Literal["tpe", "nsga2"]
+) -> None:
+    cells = task.model_copy(update={"form": "cell"})
+    asked, fresh = (BayesianSearch(cells, sampler=sampler) for _ in range(2))
+    rng = Random(0)
+    for number in range(150):  # beyond one term
+        lesson = record(cells.choices.sample(rng), rng.random())
+        asked.observe(lesson)
+        fresh.observe(lesson)
+        if number % 10 == 0:
+            asked.propose()
+    asked.rng, fresh.rng = Random(7), Random(7)
+    assert asked.propose() == pickle.loads(pickle.dumps(fresh)).propose()
+
+
+def test_a_study_keeps_the_best_and_the_latest_once_there_are_many(task: Task) -> None:
+    cells = task.model_copy(update={"form": "cell"})
+    searcher, rng = BayesianSearch(cells), Random(0)
+    for number in range(300):
+        searcher.observe(record(cells.choices.sample(rng), -number / 300))  # the first ones are the best
+    values = [round(-300 * (trial.value or 0)) for trial in searcher._informed().trials]
+    assert values == [*range(28), *range(156, 300)]  # of 2 * 128 the best 28 and the last 100, and all after those

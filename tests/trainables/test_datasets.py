@@ -1,24 +1,30 @@
-"""Data sets: splits that do not overlap, and clear errors about files."""
+"""What all data sets share: splits that do not overlap, checked labels, a test split that stays where it is."""
 
-import io
+import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+import ray
 
+from automcu_ray import trials
+from automcu_ray.config import compose
 from automcu_ray.errors import ConfigError
-from trainables.datasets.base import Images, Split
+from automcu_ray.plan import prepare
+from automcu_ray.plugins import check_options, load
+from automcu_ray.repository import Repository
+from trainables.datasets import DATASETS
+from trainables.datasets.base import Dataset, Split, assemble, check_memory, numbered, pick
 from trainables.datasets.digits import digits
-from trainables.datasets.parquet_images import parquet_images
-
-SHARED_CIFAR = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar10"
 
 
 def rows(split: Split) -> set[bytes]:
     return {image.tobytes() for image in split.images}
+
+
+def opened(data: Dataset) -> Split:
+    return data.test.open("a test", Repository())
 
 
 class TestDigits:
@@ -27,68 +33,144 @@ class TestDigits:
         assert (len(data.train), len(data.val), len(data.test)) == (1167, 270, 360)
         assert data.input_shape == (1, 8, 8)
         assert (data.train.images.min(), data.train.images.max()) == (0, 255)
-        for split in (data.train, data.val, data.test):
+        for split in (data.train, data.val, opened(data)):
             assert np.bincount(split.labels, minlength=10).min() >= 0.09 * len(split)
 
     def test_splits_share_no_image(self) -> None:
         data = digits()
-        assert not rows(data.train) & rows(data.test)
+        assert not rows(data.train) & rows(opened(data))
         assert not rows(data.train) & rows(data.val)
-        assert not rows(data.val) & rows(data.test)
+        assert not rows(data.val) & rows(opened(data))
 
     def test_split_depends_on_its_seed_alone(self) -> None:
-        assert (digits().test.images == digits().test.images).all()
-        assert not (digits(split_seed=1).test.labels == digits().test.labels).all()
+        assert (opened(digits()).images == opened(digits()).images).all()
+        assert not (opened(digits(split_seed=1)).labels == opened(digits()).labels).all()
+
+    def test_the_seed_and_the_sizes_are_told_to_the_manifest(self) -> None:
+        sizes = {"train": 1167, "val": 270, "test": 360}
+        assert digits(split_seed=7).about == {"name": "digits", "split_seed": 7, **sizes}
 
 
-def write_parquet(path: Path, images: Images, labels: list[int]) -> None:
-    blobs = []
-    for image in images:
-        buffer = io.BytesIO()
-        Image.fromarray(image).save(buffer, "PNG")
-        blobs.append({"bytes": buffer.getvalue(), "path": None})
-    pq.write_table(pa.table({"image": blobs, "label": labels}), path)
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_every_name_loads_a_function_whose_options_are_typed(name: str) -> None:
+    make = load("dataset", DATASETS, name)
+    assert check_options("dataset", name, make, {}) == {}
+    with pytest.raises(ConfigError, match="unknown dataset option 'no_such'"):
+        check_options("dataset", name, make, {"no_such": 1})
 
 
-class TestParquetImages:
-    def made(self, folder: Path, count: int = 40) -> Images:
-        images = np.random.default_rng(0).integers(0, 256, (count, 6, 5, 3), dtype=np.uint8)
-        write_parquet(folder / "train.parquet", images, [i % 2 for i in range(count)])
-        write_parquet(folder / "test.parquet", images[:10], [i % 2 for i in range(10)])
-        return images
+class TestTheTestSplit:
+    def test_opens_once_the_journal_says_for_whom(self, tmp_path: Path) -> None:
+        journal = Repository(tmp_path / "journal.jsonl")
+        assert len(digits().test.open("winner abc", journal)) == 360
+        kept = Repository(tmp_path / "journal.jsonl").find("test_read")
+        assert kept == {"event": "test_read", "reader": "winner abc", "images": 360}
 
-    def test_pixels_come_back_channels_first(self, tmp_path: Path) -> None:
-        images = self.made(tmp_path)
-        data = parquet_images(folder=str(tmp_path), val_share=0.25)
-        assert (len(data.train), len(data.val), data.input_shape) == (30, 10, (3, 6, 5))
-        assert (data.test.images == np.moveaxis(images[:10], -1, 1)).all()
-        assert data.test.labels.tolist() == [0, 1] * 5
+    def test_stays_shut_where_the_journal_cannot_be_written(self, tmp_path: Path) -> None:
+        with pytest.raises(OSError):
+            digits().test.open("winner abc", Repository(tmp_path / "missing" / "journal.jsonl"))
 
-    def test_limits_keep_the_first_rows(self, tmp_path: Path) -> None:
-        self.made(tmp_path)
-        data = parquet_images(folder=str(tmp_path), val_share=0.5, max_train=20, max_test=4)
-        assert (len(data.train), len(data.val), len(data.test)) == (10, 10, 4)
+    def test_can_be_sent_nowhere(self) -> None:
+        with pytest.raises(TypeError, match="does not leave the process"):
+            pickle.dumps(digits())
 
-    def test_missing_folder_says_where_it_looked(self) -> None:
-        with pytest.raises(ConfigError, match=r"no data folder 'nowhere' in .*AUTOMCU_DATA"):
-            parquet_images(folder="nowhere")
+    def test_no_image_of_it_is_in_what_trials_are_given(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sent: dict[str, Any] = {}
 
-    def test_missing_file_and_column(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"no file .*train\.parquet"):
-            parquet_images(folder=str(tmp_path))
-        pq.write_table(pa.table({"label": [1]}), tmp_path / "train.parquet")
-        with pytest.raises(ConfigError, match="no column 'image'"):
-            parquet_images(folder=str(tmp_path))
+        def keep(trainable: object, **parameters: Any) -> object:
+            sent.update(parameters)
+            return trainable
 
-    def test_bytes_that_are_no_image(self, tmp_path: Path) -> None:
-        table = pa.table({"image": [{"bytes": b"not a picture", "path": None}], "label": [0]})
-        pq.write_table(table, tmp_path / "train.parquet")
-        with pytest.raises(ConfigError, match=r"train\.parquet row 0: not an image"):
-            parquet_images(folder=str(tmp_path))
+        monkeypatch.setattr(trials.tune, "with_parameters", keep)
+        monkeypatch.setattr(trials.tune, "with_resources", lambda trainable, _: trainable)
+        monkeypatch.setattr(trials.cluster, "per_trial", lambda *_, **__: (1, 0))
+        plan = prepare(compose({"task": "digits", "backend": "analytic", "searcher": "random"}))
+        trials._trainable(plan)
+        assert isinstance(plan.dataset, Dataset)
+        blob = ray.cloudpickle.dumps(sent)
+        assert all(image.tobytes() in blob for image in plan.dataset.val.images)
+        assert not any(image.tobytes() in blob for image in opened(plan.dataset).images)
 
-    @pytest.mark.skipif(not SHARED_CIFAR.is_dir(), reason="needs CIFAR-10 in ../shared/data/cifar10")
-    def test_reads_cifar10(self) -> None:
-        data = parquet_images(
-            folder="cifar10", train="cifar10_train.parquet", test="cifar10_test.parquet", max_train=500, max_test=100
-        )
-        assert (data.input_shape, len(data.classes), len(data.train) + len(data.val)) == ((3, 32, 32), 10, 500)
+
+def made(numbers: list[int], **changes: Any) -> Split:
+    images = np.arange(len(numbers) * 4, dtype=np.uint8).reshape(-1, 1, 2, 2)
+    return Split(changes.get("images", images), changes.get("labels", np.array(numbers)))
+
+
+class TestAssemble:
+    def test_shares_are_of_the_whole(self) -> None:
+        data = assemble("x", "ab", made([0, 1] * 50), val_share=0.1, test_share=0.2, split_seed=0)
+        assert (len(data.train), len(data.val), len(data.test)) == (70, 10, 20)
+
+    def test_splits_that_are_given_are_kept(self) -> None:
+        val, test = made([0, 1, 1]), made([1, 0])
+        data = assemble("x", "ab", made([0, 1]), val=val, test=test, val_share=0.5, split_seed=0)
+        assert data.val is val and opened(data) is test and len(data.train) == 2
+
+    @pytest.mark.parametrize(
+        ("split", "words"),
+        [
+            (made([0, 1] * 9 + [2]), r"labels must be 0 to 1, one for each class; found 2 at row 18, and 0 more"),
+            (made([0, 1] * 9 + [-1]), r"found -1 at row 18"),
+            (made([0, 1], labels=np.array([0.0, 1.0])), r"one whole number as label .* found float64"),
+            (made([0, 1], labels=np.array([0])), r"for each of 2 images, found int64 \(1,\)"),
+            (made([0, 1], images=np.zeros((2, 1, 2, 2), np.float32)), r"wanted uint8 images .* found float32"),
+            (
+                made([0, 1], images=np.zeros((2, 1, 0, 2), np.uint8)),
+                r"wanted uint8 images .* found uint8 \(2, 1, 0, 2\)",
+            ),
+            (made([0] * 20), r"class 'b' has none of its"),
+            (made([0] * 20 + [1]), r"dataset\.test_share=0\.2 cannot be cut from 21 examples: The least populated"),
+        ],
+    )
+    def test_refuses_what_does_not_fit_together(self, split: Split, words: str) -> None:
+        with pytest.raises(ConfigError, match=words):
+            assemble("x", "ab", split, val_share=0.1, test_share=0.2, split_seed=0)
+
+    def test_refuses_a_class_that_a_given_split_lacks(self) -> None:
+        with pytest.raises(ConfigError, match=r"x, validation split: class 'b' has none of its 3 examples"):
+            assemble("x", "ab", made([0, 1]), val=made([0] * 3), test=made([0, 1]), val_share=0, split_seed=0)
+
+    def test_refuses_test_images_of_another_size(self) -> None:
+        larger = made([0, 1], images=np.zeros((2, 1, 3, 3), np.uint8))
+        with pytest.raises(
+            ConfigError, match=r"x, test: images must have the shape .*\(1, 2, 2\); found \(2, 1, 3, 3\)"
+        ):
+            assemble("x", "ab", made([0, 1] * 5), test=larger, val_share=0.2, split_seed=0)
+
+    @pytest.mark.parametrize("share", [0.0, 1.0, -0.5])
+    def test_refuses_a_share_that_leaves_nothing(self, share: float) -> None:
+        with pytest.raises(ConfigError, match=r"dataset\.val_share="):
+            assemble("x", "ab", made([0, 1] * 50), test=made([0, 1]), val_share=share, split_seed=0)
+
+
+class TestPick:
+    def test_keeps_each_class_by_its_share_in_order(self) -> None:
+        labels = np.repeat([0, 1], [80, 40])  # sorted by class: the first rows would be one class alone
+        kept = pick(labels, 30, 0, "dataset.max_train")
+        assert np.bincount(labels[kept]).tolist() == [20, 10] and (np.diff(kept) > 0).all()
+
+    def test_keeps_all_where_there_are_no_more(self) -> None:
+        assert pick(np.array([0, 1]), 2, 0, "").tolist() == pick(np.array([0, 1]), None, 0, "").tolist() == [0, 1]
+
+    @pytest.mark.parametrize("limit", [0, 1, -3])
+    def test_refuses_fewer_than_one_a_class(self, limit: int) -> None:
+        with pytest.raises(ConfigError, match=rf"dataset\.max_train={limit} cannot be cut from 4 examples"):
+            pick(np.array([0, 0, 1, 1]), limit, 0, "dataset.max_train")
+
+
+def test_a_huge_label_does_not_become_as_many_classes() -> None:
+    assert numbered(np.array([0, 1, 10**12])) == ("0", "1", "2", "3")
+
+
+def test_more_than_a_quarter_of_the_memory_is_refused() -> None:
+    check_memory("x", 10**6)
+    with pytest.raises(ConfigError, match=r"x: decoded it would take 1000000\.0 GB"):
+        check_memory("x", 10**15)
+
+
+def test_a_hostile_data_set_ends_a_run_before_it_starts(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", images=np.array([object()]), labels=np.zeros(1, np.int64))
+    (tmp_path / "mine.yaml").write_text(f"dataset: {{name: npz, folder: {tmp_path}}}\n")
+    with pytest.raises(ConfigError, match=r"data\.npz: array 'images' holds pickled objects"):
+        prepare(compose({"task": str(tmp_path / "mine.yaml"), "backend": "analytic", "searcher": "random"}))

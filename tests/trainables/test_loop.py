@@ -12,7 +12,7 @@ from trainables.datasets.base import Split
 from trainables.datasets.digits import digits
 from trainables.finalist import load_deployed, save_deployed
 from trainables.job import TrainingJob
-from trainables.loop import augment, evaluate, normalize, train
+from trainables.loop import Resident, _Batches, evaluate, train
 
 SPEC = ArchitectureSpec.model_validate(
     {"backbone": [{"type": "conv", "out_channels": 8}, {"type": "downsample", "out_channels": 16}]}
@@ -73,33 +73,70 @@ def test_deployed_network_survives_the_disk(digits_task: Task, tmp_path: object)
     assert load_deployed(tmp_path) == deployed  # type: ignore[arg-type]
 
 
-class TestAugment:
-    images = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).reshape(2, 3, 4, 4)
+def untrained(task: Task) -> Network:
+    torch.manual_seed(0)
+    return Network(task.space.graph(SPEC))
 
-    def test_none_is_normalisation(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        assert torch.equal(augment(self.images, Protocol(epochs=1), generator), normalize(self.images))
 
-    def test_normalised_pixel_is_int8_over_128(self) -> None:
-        pixels = torch.tensor([0, 128, 255], dtype=torch.uint8)
-        assert normalize(pixels).tolist() == [-1.0, 0.0, 127 / 128]
+def weights(network: torch.nn.Module) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in network.parameters()]
 
-    def test_crop_moves_each_image_by_at_most_the_padding(self) -> None:
-        protocol = Protocol(epochs=1, crop_padding_px=1)
-        image = torch.zeros(64, 1, 5, 5, dtype=torch.uint8)
-        image[:, :, 2, 2] = 255
-        moved = augment(image, protocol, torch.Generator().manual_seed(0))
-        rows, columns = torch.where(moved[:, 0] == 127 / 128)[1:]
-        assert set(rows.tolist()) == set(columns.tolist()) == {1, 2, 3}
-        assert len(rows) == 64
 
-    def test_flip_mirrors_about_half_of_them(self) -> None:
-        protocol = Protocol(epochs=1, flip=True)
-        images = torch.arange(4, dtype=torch.uint8).reshape(1, 1, 1, 4).repeat(1000, 1, 1, 1)
-        flipped = augment(images, protocol, torch.Generator().manual_seed(0))[:, 0, 0, 0] == normalize(
-            torch.tensor(3, dtype=torch.uint8)
-        )
-        assert 400 < int(flipped.sum()) < 600
+def test_mixing_changes_training_and_repeats_itself(digits_task: Task) -> None:
+    mixed = FEW.model_copy(update={"epochs": 1, "mixup": 1.0, "cutmix": 1.0})
+    first = accuracies(digits_task, mixed, seed=1)
+    assert accuracies(digits_task, mixed, seed=1) == first
+    assert accuracies(digits_task, FEW, seed=1)[:1] != first
+
+
+def test_a_share_of_the_images_is_so_many_steps(digits_task: Task) -> None:
+    data = digits()
+    images = len(data.train)
+    share = Resident.of(data.train, "cpu")
+    quarter = _Batches(share, Protocol(epochs=2, train_share=0.25, batch_size=32), 0, torch.contiguous_format)
+    sizes = [len(inputs[1]) for _, inputs in quarter.until(2)]
+    assert sum(sizes) == 2 * round(images / 4)
+    assert len(sizes) == quarter.total == 2 * -(-round(images / 4) // 32)
+
+
+def test_reports_in_the_middle_of_an_epoch_leave_the_training_as_it_is(digits_task: Task) -> None:
+    data, found = digits(), []
+    for reports in (1, 3):
+        network = untrained(digits_task)
+        protocol = FEW.model_copy(update={"epochs": 2, "reports_per_epoch": reports})
+        epochs = list(train(network, data.train, data.val, protocol, "cpu", seed=0))
+        assert [epoch.number for epoch in epochs] == [1] * reports + [2] * reports
+        assert [epoch.last for epoch in epochs] == [False] * (2 * reports - 1) + [True]
+        found.append(weights(network))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_more_reports_than_steps_are_refused(digits_task: Task) -> None:
+    protocol = Protocol(epochs=1, batch_size=2048, reports_per_epoch=2)
+    with pytest.raises(ValueError, match="1 steps"):
+        accuracies(digits_task, protocol, seed=0)
+
+
+def test_the_running_mean_is_what_is_scored_and_kept(digits_task: Task) -> None:
+    data = digits()
+    ends = {}
+    for decay in (None, 0.99):
+        network = untrained(digits_task)
+        protocol = FEW.model_copy(update={"epochs": 2, "ema_decay": decay})
+        *_, epoch = train(network, data.train, data.val, protocol, "cpu", seed=0)
+        assert epoch.val_accuracy == evaluate(network, data.val, "cpu")
+        ends[decay] = weights(network)
+    assert not torch.equal(ends[None][0], ends[0.99][0])
+    assert float((ends[None][0] - ends[0.99][0]).abs().max()) < 0.5  # near it, behind it
+
+
+def test_training_maps_the_images_and_copies_nothing() -> None:
+    data = digits()
+    read_only = data.train.images.view()
+    read_only.flags.writeable = False
+    resident = Resident.of(Split(read_only, data.train.labels), "cpu")
+    assert resident.images.data_ptr() == data.train.images.ctypes.data
+    assert resident.labels.data_ptr() == data.train.labels.ctypes.data
 
 
 def test_split_has_a_length() -> None:

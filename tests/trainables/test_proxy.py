@@ -1,13 +1,19 @@
 """The proxy trial, without a cluster: what it reports, and that nothing of one candidate reaches the next."""
 
+import mmap
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
+import torch
 
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import TrainingSummary
 from automcu_ray.task import Task
 from trainables.datasets.digits import digits
+from trainables.job import TrainingJob
 from trainables.loop import Epoch
 from trainables.proxy import ProxyTrainable, candidate_seed
 
@@ -29,9 +35,14 @@ def run(trainable: ProxyTrainable) -> list[dict[str, Any]]:
     return results
 
 
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
 def test_an_epoch_a_step_and_a_summary_at_the_end(digits_task: Task) -> None:
     first, last = run(make(digits_task, GOOD))
-    assert (first["epoch"], "training" in first) == (1, False)
+    so_far = TrainingSummary.model_validate(first["training"])  # what a scheduler that stops it here would leave
+    assert (first["epoch"], so_far.stopped_early, so_far.val_accuracy_float) == (1, True, first["val_accuracy"])
     summary = TrainingSummary.model_validate(last["training"])
     assert (summary.epochs, summary.seed) == (2, candidate_seed(1, 4))
     assert last["val_accuracy"] == summary.val_accuracy
@@ -43,6 +54,42 @@ def test_a_reused_worker_gives_what_a_fresh_one_gives(digits_task: Task) -> None
     run(reused)
     assert reused.reset_config(GOOD)
     assert run(reused)[-1]["val_accuracy"] == fresh
+
+
+@pytest.mark.slow
+def test_a_reused_worker_does_not_grow(digits_task: Task) -> None:
+    trainable = make(digits_task, GOOD, epochs=1)
+    for number in range(40):
+        assert trainable.reset_config({**GOOD, "number": number})
+        run(trainable)
+        if number == 4:
+            early = resident_bytes()
+    assert resident_bytes() < early + 20e6
+
+
+def test_memory_that_runs_out_is_a_result_with_a_reason(digits_task: Task) -> None:
+    for error in (MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")):
+        trainable = make(digits_task, GOOD, epochs=3)
+        trainable.step()
+
+        def breaks(error: Exception = error) -> Iterator[Epoch]:
+            raise error
+            yield
+
+        trainable.epochs = breaks()
+        result = trainable.step()
+        assert type(error).__name__ in result["failure"] and result["done"]
+        assert trainable.reset_config(GOOD)
+        assert "training" in trainable.step()
+
+
+def test_without_a_share_of_a_gpu_a_trial_stays_on_the_cpu(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    data = digits()
+    devices = [
+        TrainingJob(digits_task, Protocol(epochs=1), data.train, data.val, gpus=gpus).device for gpus in (0, 0.5)
+    ]
+    assert devices == ["cpu", "cuda"]
 
 
 def test_what_cannot_be_built_is_a_result_with_a_reason(digits_task: Task) -> None:

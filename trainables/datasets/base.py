@@ -1,15 +1,17 @@
-"""What a data set is: three splits of uint8 images."""
+"""What a data set is: train and validation splits of uint8 images, and a sealed test split."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from automcu_ray.errors import ConfigError
+from automcu_ray.repository import Repository
 from automcu_ray.task import Form
 
 Images = NDArray[np.uint8]  # (N, channels, height, width)
@@ -28,9 +30,30 @@ class Split:
         return len(self.labels)
 
 
+class Sealed:
+    """A test split: it opens for readers whose name is in the run's journal first, in the process that loaded it.
+
+    It cannot be pickled, so nothing that is sent to a searcher's engine, a trial or a finalist can hold it.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+
+    def __len__(self) -> int:
+        return len(self._split)
+
+    def open(self, reader: str, journal: Repository) -> Split:
+        """Return the split, once the journal says who reads it (event `test_read`)."""
+        journal.append("test_read", reader=reader, images=len(self))
+        return self._split
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a test split does not leave the process that loaded it: send train and val")
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """Train and validation for the search, test for the winner alone, once."""
+    """Train and validation for the search, test for the winner alone, once; `split_seed` is none of the run's seeds."""
 
     wants: ClassVar[Form] = "network"
 
@@ -38,7 +61,8 @@ class Dataset:
     classes: tuple[str, ...]
     train: Split
     val: Split
-    test: Split
+    test: Sealed
+    split_seed: int
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -46,24 +70,137 @@ class Dataset:
         _, channels, height, width = self.train.images.shape
         return channels, height, width
 
+    @property
+    def about(self) -> dict[str, object]:
+        """What a manifest says of the data: name, images in each split, and the seed that split them."""
+        sizes = {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
+        return {"name": self.name, "split_seed": self.split_seed, **sizes}
 
-def cut(images: Images, labels: Labels, share: float, seed: int) -> tuple[Split, Split]:
-    """Return (rest, share of it): a stratified random split that depends on the seed alone."""
-    rest, held = train_test_split(np.arange(len(labels)), test_size=share, random_state=seed, stratify=labels)
-    return Split(images[rest], labels[rest]), Split(images[held], labels[held])
+
+def assemble(
+    name: str,
+    classes: Sequence[str],
+    train: Split,
+    *,
+    val: Split | None = None,
+    test: Split | None = None,
+    val_share: float,
+    test_share: float = 0.0,
+    split_seed: int,
+) -> Dataset:
+    """Return a data set; what comes without split of its own is cut from `train`, stratified, by `split_seed` alone.
+
+    Shares are of all that `train` holds at first.
+
+    Raises:
+        ConfigError: labels, sizes or types that do not fit together, a class that a split lacks, too few images to cut.
+    """
+    for where, split in (("train", train), ("val", val), ("test", test)):
+        if split is not None:
+            _check(f"{name}, {where}", split, classes, train.images.shape[1:])
+    if test is None:
+        train, test = cut(train, test_share, split_seed, f"{name}: dataset.test_share")
+        val_share /= 1 - test_share
+    if val is None:
+        train, val = cut(train, val_share, split_seed, f"{name}: dataset.val_share")
+    for where, split in (("train", train), ("validation", val), ("test", test)):
+        _check_classes(f"{name}, {where} split", split, classes)
+    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed)
+
+
+def cut(split: Split, share: float, seed: int, what: str) -> tuple[Split, Split]:
+    """Return (rest, share of it): a stratified random cut that depends on the seed alone.
+
+    Raises:
+        ConfigError: no such share, or too few images in a class; the message starts with `what`.
+    """
+    rest, held = _cut(split.labels, share, seed, what)
+    return Split(split.images[rest], split.labels[rest]), Split(split.images[held], split.labels[held])
+
+
+def pick(labels: Labels, limit: int | None, seed: int, what: str) -> NDArray[np.int64]:
+    """Return which examples to keep, in order: all, or `limit` of them, each class by its share.
+
+    Raises:
+        ConfigError: fewer than one a class; the message starts with `what`.
+    """
+    if limit is None or limit >= len(labels):
+        return np.arange(len(labels))
+    _, kept = _cut(labels, limit, seed, what)
+    return np.sort(kept)
+
+
+def numbered(labels: Labels) -> tuple[str, ...]:
+    """Return the names of classes that have none: "0" to the largest label in use, as far as that can be true."""
+    top = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
+    return tuple(str(number) for number in range(min(top, len(labels)) + 1))
+
+
+def _cut(labels: Labels, held: float, seed: int, what: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    try:
+        rest, chosen = train_test_split(np.arange(len(labels)), test_size=held, random_state=seed, stratify=labels)
+    except ValueError as error:
+        raise ConfigError(f"{what}={held:g} cannot be cut from {len(labels)} examples: {in_short(error)}") from error
+    return rest, chosen
+
+
+def _check(where: str, split: Split, classes: Sequence[str], shape: tuple[int, ...]) -> None:
+    """Refuse arrays that are no labelled images of one size; labels are 0 to one less than there are classes."""
+    images, labels = split.images, split.labels
+    if images.dtype != np.uint8 or images.ndim != 4 or 0 in images.shape:
+        raise ConfigError(f"{where}: wanted uint8 images (N, C, H, W), found {images.dtype} {images.shape}.")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) != len(images):
+        raise ConfigError(
+            f"{where}: wanted one whole number as label for each of {len(images)} images, found {labels.dtype} "
+            f"{labels.shape}."
+        )
+    if images.shape[1:] != shape:
+        raise ConfigError(f"{where}: images must have the shape of the training images, {shape}; found {images.shape}.")
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(classes)))
+    if len(wrong):
+        raise ConfigError(
+            f"{where}: labels must be 0 to {len(classes) - 1}, one for each class; found {labels[wrong[0]]} at row "
+            f"{wrong[0]}, and {len(wrong) - 1} more: correct the labels or the list of classes."
+        )
+
+
+def _check_classes(where: str, split: Split, classes: Sequence[str]) -> None:
+    if len(classes) < 2:
+        raise ConfigError(f"{where}: wanted two classes or more, found {', '.join(classes) or 'none'}.")
+    absent = set(range(len(classes))) - set(split.labels.tolist())
+    if absent:
+        raise ConfigError(
+            f"{where}: class {classes[min(absent)]!r} has none of its {len(split)} examples, {len(absent) - 1} more "
+            "classes neither: add examples, or raise dataset.max_train, max_test or val_share where one is set."
+        )
+
+
+def check_memory(where: str, size_bytes: int) -> None:
+    """Refuse a data set that would take more than a quarter of this machine's memory as arrays (copies need as much).
+
+    Raises:
+        ConfigError: it does; the message starts with `where`.
+    """
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    if size_bytes > limit:
+        raise ConfigError(
+            f"{where}: decoded it would take {size_bytes / 1e9:.1f} GB, more than a quarter of this machine's memory "
+            f"({limit / 1e9:.1f} GB): make it smaller, by dataset.size or max_train where it has them."
+        )
+
+
+def in_short(error: BaseException) -> str:
+    """Return what an error says on one line of at most 120 characters."""
+    return " ".join(str(error).split())[:120]
 
 
 def data_folder(name: str) -> Path:
     """Return the folder of a data set: an absolute path, or a name under the first data folder that has it.
 
-    Data folders are $AUTOMCU_DATA, `data` in the checkout, and `shared/data` beside the checkout.
-
     Raises:
         ConfigError: none of them has it.
     """
-    roots = [REPOSITORY / "data", REPOSITORY.parent / "shared" / "data"]
-    if os.environ.get("AUTOMCU_DATA"):
-        roots.insert(0, Path(os.environ["AUTOMCU_DATA"]))
+    roots = data_roots()
     for root in roots:
         if (root / name).is_dir():
             return root / name
@@ -71,3 +208,11 @@ def data_folder(name: str) -> Path:
         f"no data folder {name!r} in {', '.join(str(root) for root in roots)}: "
         f"put it there, or point AUTOMCU_DATA or --set dataset.folder=PATH to it."
     )
+
+
+def data_roots() -> list[Path]:
+    """Return where data sets lie: $AUTOMCU_DATA, `data` in the checkout, and `shared/data` beside the checkout."""
+    roots = [REPOSITORY / "data", REPOSITORY.parent / "shared" / "data"]
+    if os.environ.get("AUTOMCU_DATA"):
+        roots.insert(0, Path(os.environ["AUTOMCU_DATA"]))
+    return roots

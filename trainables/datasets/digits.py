@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from trainables.datasets.base import Dataset, Split, cut
+from trainables.datasets.base import Dataset, Split, assemble
 
 MAX_VALUE = 16  # scikit-learn's pixels are counts of set pixels in 4x4 blocks
 
@@ -15,7 +15,5 @@ def digits(*, split_seed: int = 0, val_share: float = 0.15, test_share: float = 
     """
     raw = load_digits()
     images = np.round(raw.images * (255 / MAX_VALUE)).astype(np.uint8)[:, None]
-    labels = raw.target.astype(np.int64)
-    rest, test = cut(images, labels, test_share, split_seed)
-    train, val = cut(rest.images, rest.labels, val_share / (1 - test_share), split_seed)
-    return Dataset("digits", tuple("0123456789"), train, val, Split(test.images, test.labels))
+    whole = Split(images, raw.target.astype(np.int64))
+    return assemble("digits", "0123456789", whole, val_share=val_share, test_share=test_share, split_seed=split_seed)

@@ -39,15 +39,28 @@ class Table:
         return self.test[str(cell)]
 
 
-def load(*, table: Literal["cifar10", "cifar100", "imagenet16"] = "cifar10", folder: str = "nasbench201") -> Table:
-    """Return the table of one data set, from `<folder>/nasbench201.parquet`.
+def load(
+    *,
+    table: Literal["cifar10", "cifar100", "imagenet16"] = "cifar10",
+    folder: str = "nasbench201",
+    file: str | None = None,
+    trust_file: bool = False,
+) -> Table:
+    """Return the table of one data set, from `<folder>/nasbench201.parquet`, or from an official `file`.
 
     Columns: arch_str, `<table>_valid` and `<table>_test` in percent. Source: Dong & Yang 2020, arXiv:2001.00326.
+    The official files are those of NAS-Bench-201 (.pth) and NATS-Bench (NATS-tss): see `nasbench201_file` for what
+    `trust_file` means.
 
     Raises:
         ConfigError: no such folder or file, or other columns.
+        ToolMissingError: an official file, and no package to read it.
     """
-    return _read(data_folder(folder) / "nasbench201.parquet", table)
+    if file is None:
+        return _read(data_folder(folder) / "nasbench201.parquet", table)
+    from trainables.datasets.nasbench201_file import official_table  # torch takes seconds: only where it is needed
+
+    return _read(official_table(Path(file), trust=trust_file), table)
 
 
 @lru_cache(maxsize=3)  # a sweep asks for each table once a run

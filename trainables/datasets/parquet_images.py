@@ -1,64 +1,131 @@
-"""Images in Parquet, the layout of Hugging Face image data sets: columns image{bytes, path} and label."""
+"""Images in Parquet, the layout of Hugging Face image data sets: a column of {bytes, path}, a column of labels."""
 
-import io
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
-from PIL import Image, UnidentifiedImageError
 
 from automcu_ray.errors import ConfigError
-from trainables.datasets.base import Dataset, Images, Split, cut, data_folder
+from trainables.datasets.base import (
+    Dataset,
+    Labels,
+    Split,
+    assemble,
+    check_memory,
+    data_folder,
+    in_short,
+    numbered,
+    pick,
+)
+from trainables.datasets.pictures import decode
+from trainables.datasets.prepared import fingerprint
 
 
 def parquet_images(
     *,
     folder: str,
-    train: str = "train.parquet",
-    test: str = "test.parquet",
+    train: str = "*train*.parquet",
+    test: str | None = "*test*.parquet",
+    label: str = "label",
+    size: int | None = None,
     val_share: float = 0.1,
+    test_share: float = 0.2,
     split_seed: int = 0,
     max_train: int | None = None,
     max_test: int | None = None,
 ) -> Dataset:
-    """Return the images of two Parquet files; validation is cut from the training file, stratified.
+    """Return the images (PNG, JPEG, ...) of Parquet files; validation is cut from those for training, stratified.
 
-    `max_train` and `max_test` keep the first so many rows (fewer to decode for a first look).
+    `train` and `test` are names, or patterns where the rows are spread over several files; without `test`, `test_share`
+    of the training rows are held back. `max_train` and `max_test` keep so many rows, each class by its share. Class
+    names are those that the file's own metadata give, else numbers.
 
     Raises:
-        ConfigError: no folder or file, a column missing, an image that cannot be read, or sizes that differ.
+        ConfigError: no folder or file, a column missing, labels out of range, an image that cannot be read, or sizes
+            that differ.
     """
     root = data_folder(folder)
-    whole = _read(root / train, max_train)
-    held = _read(root / test, max_test)
-    if whole.images.shape[1:] != held.images.shape[1:]:
-        raise ConfigError(f"{root}: train has images {whole.images.shape[1:]}, test {held.images.shape[1:]}.")
-    classes = tuple(str(label) for label in range(int(whole.labels.max()) + 1))
-    rest, val = cut(whole.images, whole.labels, val_share, split_seed)
-    return Dataset(root.name, classes, rest, val, held)
+    names, whole = _read(_files(root, train, "train"), label, size, max_train, split_seed, "max_train")
+    held = None
+    if test is not None:
+        _, held = _read(_files(root, test, "test"), label, size, max_test, split_seed, "max_test")
+    return assemble(
+        root.name, names, whole, test=held, val_share=val_share, test_share=test_share, split_seed=split_seed
+    )
 
 
-def _read(path: Path, limit: int | None) -> Split:
-    if not path.is_file():
-        raise ConfigError(f"no file {path}: set dataset.train and dataset.test to Parquet files in that folder.")
-    table = pq.read_table(path)
-    missing = {"image", "label"} - set(table.column_names)
-    if missing:
-        raise ConfigError(f"{path} has no column {sorted(missing)[0]!r}; found {', '.join(table.column_names)}.")
-    table = table.slice(0, limit)
-    labels = table["label"].to_numpy().astype(np.int64)
-    return Split(_decode(path, table["image"].combine_chunks().field("bytes").to_pylist()), labels)
+def _files(root: Path, pattern: str, which: str) -> list[Path]:
+    files = sorted(path for path in root.glob(pattern) if path.is_file())
+    if not files:
+        raise ConfigError(f"no file {root / pattern}: set dataset.{which} to a Parquet file, or a pattern, in there.")
+    return files
 
 
-def _decode(path: Path, blobs: list[bytes]) -> Images:
-    images = []
-    for row, blob in enumerate(blobs):
-        try:
-            pixels = np.asarray(Image.open(io.BytesIO(blob)))
-        except (UnidentifiedImageError, OSError, TypeError) as error:
-            raise ConfigError(f"{path} row {row}: not an image ({error}).") from error
-        images.append(pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0))
-    shapes = {image.shape for image in images}
-    if len(shapes) != 1:
-        raise ConfigError(f"{path}: images must share one size, found {sorted(shapes)[:3]}; resize them first.")
-    return np.stack(images)
+def _read(
+    files: list[Path], label: str, size: int | None, limit: int | None, seed: int, option: str
+) -> tuple[tuple[str, ...], Split]:
+    """Return class names, and the rows that are kept, decoded."""
+    table = pa.concat_tables([_table(path, label) for path in files])
+    labels = _labels(files[0], table[label])
+    rows = pick(labels, limit, seed, f"dataset.{option}")
+    blobs = table["image"].take(pa.array(rows)).to_pylist()
+    where = files[0] if len(files) == 1 else files[0].parent
+    images = decode(
+        [f"{where} row {row}" for row in rows],
+        lambda index: blobs[index],
+        size=size,
+        source=([fingerprint(path) for path in files], rows.tobytes()),
+        what=str(where),
+    )
+    return _class_names(table.schema, label, labels), Split(images, labels[rows])
+
+
+def _table(path: Path, label: str) -> pa.Table:
+    """Return columns `image` (binary) and `label` of one file."""
+    try:
+        file = pq.ParquetFile(path)
+        schema = file.schema_arrow
+        image = next((field.name for field in schema if _holds_bytes(field.type)), None)
+        if image is None or label not in schema.names:
+            wanted = "of images, a struct with field 'bytes'" if image is None else repr(label)
+            raise ConfigError(f"{path} has no column {wanted}; found {', '.join(schema.names)}. See dataset.label.")
+        groups = (file.metadata.row_group(index) for index in range(file.metadata.num_row_groups))
+        check_memory(str(path), sum(group.total_byte_size for group in groups))
+        table = file.read(columns=[image, label])
+        column = table[image].combine_chunks()
+        blobs = column if pa.types.is_binary(column.type) else column.field("bytes")
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ConfigError(f"{path} cannot be read as Parquet: {in_short(error)}.") from error
+    return pa.table({"image": blobs, label: table[label]}).replace_schema_metadata(schema.metadata)
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        index = kind.get_field_index("bytes")
+        return index >= 0 and bool(pa.types.is_binary(kind.field(index).type))
+    return bool(pa.types.is_binary(kind))
+
+
+def _labels(path: Path, column: pa.ChunkedArray) -> Labels:
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise ConfigError(
+            f"{path}: labels must be whole numbers, one for each image; found {column.type} with {column.null_count} "
+            "missing. dataset.label names the column."
+        )
+    labels: Labels = column.to_numpy().astype(np.int64)
+    return labels
+
+
+def _class_names(schema: pa.Schema, label: str, labels: Labels) -> tuple[str, ...]:
+    """Return the names in Hugging Face's metadata, where there are; else numbers."""
+    try:
+        about: Any = json.loads((schema.metadata or {})[b"huggingface"])
+        names = about["info"]["features"][label]["names"]
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return tuple(names)
+    except (KeyError, ValueError, TypeError):
+        pass  # another tool wrote the file
+    return numbered(labels)

@@ -99,12 +99,13 @@ class Jail:
         number, accuracy = 0, 0.0
         with self._candidate(job, list(data.files)) as talk:
             for message in talk:
-                if message.get("event") == "predictions" and number < protocol.epochs:
+                if message.get("event") == "predictions" and number < protocol.reports:
                     number, accuracy = number + 1, _accuracy(message.get("classes"), val_labels)
                     talk.answer({"accuracy": accuracy})
                 elif message.get("event") == "epoch":
                     last, early = message.get("last") is True, message.get("stopped_early") is True
-                    yield Epoch(number, accuracy, _number(message.get("loss")), last, early)
+                    epoch = -(-number // protocol.reports_per_epoch)
+                    yield Epoch(epoch, accuracy, _number(message.get("loss")), last, early)
         yield _traced(talk, 0.0)
 
     def start(self) -> None:
@@ -139,8 +140,8 @@ class Jail:
         control = self._running()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            epochs = job["train"]["epochs"] if job["train"] else 0
-            talk = Conversation(ours, job["seconds"] + GRACE_S, 2 * epochs + SPARE_MESSAGES)
+            reports = Protocol.model_validate(job["train"]).reports if job["train"] else 0
+            talk = Conversation(ours, job["seconds"] + GRACE_S, 2 * reports + SPARE_MESSAGES)
             try:
                 socket.send_fds(control, [message], [theirs.fileno(), *files])
                 theirs.close()  # so that its end is heard

@@ -1,0 +1,52 @@
+"""Who gained what in a run: proposals, trained candidates and gains in accuracy by proposer."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from automcu_ray.record import Record
+
+
+@dataclass
+class Credit:
+    """What one proposer has to its credit; `gain` is in accuracy, a share of 1."""
+
+    proposals: int = 0
+    trained: int = 0
+    gain: float = 0.0
+
+
+class Credits:
+    """Credit by proposer, record by record in the order in which they came in.
+
+    A gain is by how much a record raises the best validation accuracy of the run so far. The run's first accuracy is
+    no gain: there is nothing that it could be compared with.
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.best: float | None = None
+        self.by_proposer: dict[str, Credit] = defaultdict(Credit)
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> float:
+        """Count one record; return its gain."""
+        credit = self.by_proposer[record.candidate.proposer]
+        credit.proposals += 1
+        if not record.scored:
+            return 0.0
+        credit.trained += 1
+        gain = 0.0 if self.best is None else max(0.0, record.score - self.best)
+        self.best = record.score if self.best is None else max(self.best, record.score)
+        credit.gain += gain
+        return gain
+
+    def line(self) -> str:
+        """Return the credits as one line; "" where there was one proposer only."""
+        if len(self.by_proposer) < 2:
+            return ""
+        parts = [
+            f"{name} +{credit.gain:.4f} ({credit.trained} trained of {credit.proposals})"
+            for name, credit in sorted(self.by_proposer.items(), key=lambda item: -item[1].gain)
+        ]
+        return f"gains by proposer: {', '.join(parts)}"

@@ -1,0 +1,125 @@
+"""Points of earlier runs for a new one: their best networks, narrowed until they fit here, or their best cells."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from automcu_ray.cell import CellSpec
+from automcu_ray.errors import ConfigError
+from automcu_ray.footprint import footprint
+from automcu_ray.graph import ConstructibilityError
+from automcu_ray.record import Candidate, Record, pareto_front
+from automcu_ray.remedy import Foresee
+from automcu_ray.repository import Repository
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+
+WARM_START = "warm_start"  # who proposed such a point
+_LARGEST_JOURNAL_BYTES = 1 << 28
+_WIDTHS = 64  # steps of narrowing
+
+
+def points_of_runs(runs: Sequence[Path], task: Task, foresee: Foresee, count: int) -> list[Candidate]:
+    """Return at most `count` points, none twice: the best of each run, then the second best of each, and so on.
+
+    First come the networks on a run's Pareto front of accuracy, RAM and Flash, then its others, each by accuracy. One
+    that is too large here is narrowed, all layers by the same share, until nothing is foreseen against it and it
+    leaves room for what code and stack took when it was linked. Generated code is left out.
+
+    Raises:
+        ConfigError: no run, an unsound journal, or nothing in it that could be built for this task.
+    """
+    found: dict[str, Candidate] = {}
+    for turn in zip_longest(*(_of_run(path, task, foresee, count) for path in runs)):
+        for candidate in turn:
+            if candidate is not None and len(found) < count:
+                found.setdefault(candidate.hash, candidate)
+    return list(found.values())
+
+
+def _of_run(path: Path, task: Task, foresee: Foresee, count: int) -> list[Candidate]:
+    records = [record for record in _records(path) if record.scored]
+    front = pareto_front(records)
+    known = {record.candidate.number for record in front}
+    others = sorted((r for r in records if r.candidate.number not in known), key=lambda record: -record.score)
+    fitting = (_fitting(record, task, foresee) for record in [*front, *others])
+    points = list(islice((candidate for candidate in fitting if candidate is not None), count))
+    if not points:
+        raise ConfigError(
+            f"warm_start.runs: {path} has no trained {task.form} that could be built for this task: leave it out."
+        )
+    return points
+
+
+def _records(path: Path) -> list[Record]:
+    """Return the records of someone's run: a file like any other until it is checked."""
+    journal = path / "journal.jsonl" if path.is_dir() else path
+    if not journal.is_file():
+        raise ConfigError(f"warm_start.runs: no run in {path}: give the folder of a run, like runs/latest.")
+    try:
+        if journal.stat().st_size > _LARGEST_JOURNAL_BYTES:
+            raise ConfigError(f"warm_start.runs: {journal} has more than {_LARGEST_JOURNAL_BYTES >> 20} MB.")
+        return Repository(journal).records
+    except (OSError, RecursionError) as error:
+        raise ConfigError(f"warm_start.runs: {journal} cannot be read as a journal: {str(error)[:100]}.") from error
+
+
+def _fitting(record: Record, task: Task, foresee: Foresee) -> Candidate | None:
+    """Return the record's network as wide as it fits here, or its cell; None where neither can be."""
+    cell, spec = record.candidate.cell, record.candidate.spec
+    ram, flash = _beyond_the_bounds(record)
+
+    def fits(point: Candidate | None) -> bool:
+        if point is None or point.structure is None or task.on_table:
+            return point is not None
+        graph = task.graph(point.structure)
+        if foresee(graph, task):
+            return False
+        least = footprint(graph, task.precision)
+        roomy = least.ram_lower_bound_bytes + ram <= task.ram_limit_bytes
+        roomy = roomy and least.flash_lower_bound_bytes + flash <= task.flash_limit_bytes
+        return roomy or task.target.accelerator is not None  # there, tensors and weights are none of the firmware's
+
+    if task.form == "cell":
+        point = None if cell is None else _cell(cell, task)
+        return point if fits(point) else None
+    if spec is None:
+        return None
+    narrower = bisect_left(range(_WIDTHS), True, key=lambda step: fits(_narrowed(spec, 1 - step / _WIDTHS, task)))
+    return _narrowed(spec, 1 - narrower / _WIDTHS, task) if narrower < _WIDTHS else None
+
+
+def _beyond_the_bounds(record: Record) -> tuple[int, int]:
+    """Return RAM and Flash in bytes that linking took beyond tensors and weights; 0 where nobody measured the parts."""
+    report = record.feasibility
+    ram = report.ram.stack_bytes + report.ram.data_bss_bytes if report and report.ram else 0
+    flash = report.flash.code_bytes + report.flash.runtime_bytes if report and report.flash else 0
+    return max(0, ram), max(0, flash)
+
+
+def _cell(cell: CellSpec, task: Task) -> Candidate | None:
+    """Return a cell as a candidate of this task, or None where it is no network."""
+    try:
+        return task.cells.candidate(list(cell.operations), proposer=WARM_START)
+    except ConstructibilityError:
+        return None
+
+
+def _narrowed(spec: ArchitectureSpec, share: float, task: Task) -> Candidate | None:
+    """Return the network with a share of its channels and this task's classes, or None where that cannot be built."""
+    layers = [_narrowed_layer(layer.model_dump(exclude={"in_channels"}), share) for layer in spec.backbone]
+    try:
+        return task.space.candidate(ArchitectureSpec.model_validate({"backbone": layers}), proposer=WARM_START)
+    except (ValidationError, ConstructibilityError):
+        return None
+
+
+def _narrowed_layer(layer: dict[str, Any], share: float) -> dict[str, Any]:
+    channels, step = layer.get("out_channels"), layer.get("ratio", 1)  # ghost maps come in such groups
+    if channels is None:
+        return layer
+    return {**layer, "out_channels": max(step, int(channels * share) // step * step)}

@@ -1,0 +1,122 @@
+"""Whether anything can fit at all: after refusals alone, the smallest networks of the space are asked for."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from automcu_ray.feasibility import FeasibilityReport
+from automcu_ray.footprint import Footprint, footprint
+from automcu_ray.graph import ConstructibilityError, Graph
+from automcu_ray.misses import TITLES, Resource, excess, known_size, shortages, way_out
+from automcu_ray.record import Candidate, Record, Status
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from searchers.gate import Gate
+
+PATIENCE = 16  # refusals for want of bytes, before anything has trained
+_PROPOSER = "floor"
+_MIX = {"type": "pointwise", "out_channels": 1}
+_WINDOWS: tuple[dict[str, Any], ...] = (
+    _MIX,
+    *({"type": "conv", "out_channels": 1, "kernel_size": size, "stride": 2} for size in (1, 3, 5, 7)),
+    *({"type": kind, "kernel_size": size, "stride": 8} for kind in ("avg_pool", "max_pool") for size in range(2, 9)),
+)
+
+
+class Floor:
+    """Asks the gate about the smallest networks of a task, once, where nothing but refusals came of the proposals.
+
+    If each of them lacks the same resource, nothing fits, and the search need not use up its proposals to learn it.
+    They are no proposals: nobody trains them, and no record is made of them. Left out are cells and generated code.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.refused = 0
+        self.open: dict[str, Candidate] | None = None  # None: not asked yet
+        self.answers: list[Record] = []
+
+    def learn(self, record: Record) -> None:
+        """Count a refusal; a network that has trained settles the question."""
+        if record.training is not None:
+            self.open, self.answers = {}, []
+        self.refused += record.candidate.spec is not None and excess(record) is not None
+
+    def ask(self, gate: Gate) -> str:
+        """Ask if it is time to; return why nothing can fit, or "" while that is not known."""
+        if self.open is None and self.refused >= PATIENCE:
+            probes = smallest(self.task)
+            self.open = {candidate.hash: candidate for candidate in probes}
+            for candidate in probes:
+                if (report := gate.submit(candidate)) is not None:
+                    self.hear(candidate, report)
+        return "" if self.open or not self.answers else _verdict(self.task, self.answers)
+
+    def hear(self, candidate: Candidate, report: FeasibilityReport) -> bool:
+        """Take a verdict of the gate; return whether it was about a network of these."""
+        if candidate.proposer != _PROPOSER:
+            return False
+        if self.open and self.open.pop(candidate.hash, None):
+            status: Status = "ok" if report.feasible else "infeasible"
+            self.answers.append(Record(candidate=candidate, status=status, feasibility=report))
+        return True
+
+
+def smallest(task: Task) -> list[Candidate]:
+    """Return the networks of a task with the least RAM and with the least Flash by their lower bounds.
+
+    They have one window, and after it at most a layer of one channel. Input and output have buffers of their own and
+    the first layer's output lies beside them, so a longer network needs no less RAM; it has more weights as well.
+    Those with a convolution, and those that begin with it, are looked at apart: a toolchain may refuse to quantise a
+    network that only pools, or the pixels that a pooling window leaves.
+    """
+    every = list(_short_networks(task))
+    mixing = [found for found in every if any(op.kind == "conv" for op in found.graph.ops)]
+    first = [found for found in every if found.graph.ops[0].kind == "conv"]
+    groups = [group for group in (every, mixing, first) if group]
+    chosen = [min(group, key=key).candidate for group in groups for key in (_by_ram, _by_flash)]
+    return list({candidate.hash: candidate for candidate in chosen}.values())
+
+
+class _Short(NamedTuple):
+    candidate: Candidate
+    graph: Graph
+    size: Footprint
+
+
+def _short_networks(task: Task) -> Iterator[_Short]:
+    for window, rest in product(_WINDOWS, ((), (_MIX,))):
+        try:
+            spec = ArchitectureSpec.model_validate({"backbone": [window, *rest]})
+            candidate = task.space.candidate(spec, proposer=_PROPOSER)
+        except (ValidationError, ConstructibilityError):
+            continue  # a window larger than the image, an operator that the target lacks
+        graph = task.space.graph(spec)
+        yield _Short(candidate, graph, footprint(graph, task.precision))
+
+
+def _by_ram(found: _Short) -> tuple[int, int]:
+    return found.size.ram_lower_bound_bytes, found.size.flash_lower_bound_bytes
+
+
+def _by_flash(found: _Short) -> tuple[int, int]:
+    return found.size.flash_lower_bound_bytes, found.size.ram_lower_bound_bytes
+
+
+def _verdict(task: Task, answers: list[Record]) -> str:
+    """Return which resource all of them lack, and what would have to give; "" where there is none.
+
+    What a toolchain refuses for another reason than bytes says nothing about sizes.
+    """
+    sized = [answer for answer in answers if answer.status == "ok" or shortages(answer)]
+    limits: tuple[tuple[Resource, int], ...] = (("ram", task.ram_limit_bytes), ("flash", task.flash_limit_bytes))
+    for resource, limit in limits:
+        sizes = [known_size(answer, resource) for answer in sized if resource in shortages(answer)]
+        if sizes and len(sizes) == len(sized):
+            least = min(size for size in sizes if size is not None)
+            need = f"{'at least ' if least.at_least else ''}{least.bytes:,} bytes of {TITLES[resource]}"
+            change = way_out(task, resource, least.bytes)
+            return f"nothing can fit: even the smallest network needs {need}, and the limit is {limit:,}; {change}"
+    return ""

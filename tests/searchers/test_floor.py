@@ -1,0 +1,100 @@
+"""Limits within which nothing fits end a search; limits within which something might do not."""
+
+import pytest
+
+from automcu_ray.feasibility import FeasibilityReport, Rung, over_limit
+from automcu_ray.record import Candidate
+from automcu_ray.target import Constraints
+from automcu_ray.task import Task
+from searchers.base import BaseSearcher
+from searchers.floor import PATIENCE, smallest
+from searchers.gate import Gate
+from searchers.random import RandomSearch
+
+
+class Linker(Gate):
+    """A toolchain that adds `overhead` bytes of RAM to the lower bound, one step of the loop later."""
+
+    overhead = 1000
+
+    def submit(self, candidate: Candidate) -> FeasibilityReport | None:
+        found = self._ask_without_tools(candidate)
+        if found is None or not found.feasible:
+            return found
+        self.queue.append(candidate)
+        return None
+
+    def poll(self) -> list[tuple[Candidate, FeasibilityReport]]:
+        from automcu_ray.footprint import footprint
+
+        asked, limit = list(self.queue), self.task.ram_limit_bytes
+        self.queue.clear()
+        verdicts = []
+        for candidate in asked:
+            assert candidate.spec is not None
+            least = footprint(self.task.space.graph(candidate.spec), self.task.precision)
+            need = least.ram_lower_bound_bytes + self.overhead
+            over = (over_limit(Rung.LINK, "ram", "", need, limit),) if need > limit else ()
+            sizes = {"ram_bytes": need, "flash_bytes": 100}
+            about = {"backend": "x", "rung": Rung.LINK, "violations": over, **sizes}
+            verdicts.append((candidate, FeasibilityReport(feasible=not over, **about)))  # type: ignore[arg-type]
+        return verdicts
+
+
+def search(task: Task, gate: type[Gate] = Gate, proposals: int = 2000) -> BaseSearcher:
+    """A search that has been asked for trials until it had none left, or one to train."""
+    searcher = RandomSearch(task, seed=0)
+    searcher.gate, searcher.trained_budget, searcher.proposal_budget = gate(task), 4, proposals
+    for _ in range(4000):
+        if isinstance(searcher.suggest("t"), dict) or searcher.exhausted:
+            break
+    return searcher
+
+
+def limited(task: Task, **limits: float) -> Task:
+    return task.model_copy(update={"constraints": Constraints.model_validate({"flash_kb": 48, **limits})})
+
+
+def kinds(candidate: Candidate) -> list[str]:
+    assert candidate.spec is not None
+    return [layer.type for layer in candidate.spec.backbone]
+
+
+def test_the_smallest_networks_look_through_one_window(digits_task: Task) -> None:
+    """Grey 8 x 8: pooling leaves 1 value, a convolution of stride 2 16; one of stride 1 has no less Flash."""
+    assert [kinds(found) for found in smallest(digits_task)] == [["avg_pool"], ["avg_pool", "pointwise"], ["conv"]]
+
+
+def test_colours_cost_weights_unless_they_are_mixed_first(digits_task: Task) -> None:
+    """3 x 32 x 32: a window of 8 leaves 48 values for 3 x 10 weights; mixed into one channel they are 3 + 10."""
+    found = smallest(digits_task.model_copy(update={"input_shape": (3, 32, 32)}))
+    assert [kinds(one) for one in found] == [["avg_pool", "pointwise"], ["conv"]]
+
+
+def test_beyond_the_bound_of_the_smallest_a_search_ends_at_once(digits_task: Task) -> None:
+    found = search(limited(digits_task, ram_kb=0.07))  # 71 bytes; 64 of the image and 10 of the answer are more
+    assert found.exhausted and PATIENCE <= len(found.repository.records) <= PATIENCE + 16
+    assert "nothing can fit: even the smallest network needs at least 75 bytes of RAM" in found.gave_up
+    assert "the limit is 72; set constraints.ram_kb=1" in found.gave_up
+
+
+def test_what_the_smallest_needs_once_linked_ends_a_search_too(digits_task: Task) -> None:
+    found = search(limited(digits_task, ram_kb=1), Linker)
+    assert found.exhausted and len(found.repository.records) < 100
+    assert "needs 1,075 bytes of RAM, and the limit is 1,024; set constraints.ram_kb=2" in found.gave_up
+    assert not any(record.candidate.proposer == "floor" for record in found.repository.records)
+
+
+def test_where_the_smallest_fits_a_search_goes_on(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Linker, "overhead", 1024 - 75)  # room for the smallest, and for nothing else
+    found = search(limited(digits_task, ram_kb=1), Linker, proposals=40)
+    assert not found.gave_up and len(found.repository.records) == 40
+
+
+def test_a_resumed_search_ends_as_well(digits_task: Task) -> None:
+    task = limited(digits_task, ram_kb=0.07)
+    first = search(task)
+    second = RandomSearch(task, seed=0)
+    second.replay(first.repository)
+    second.pump()
+    assert second.gave_up == first.gave_up

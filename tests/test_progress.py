@@ -1,0 +1,28 @@
+"""The line that counts: the same after a resume, and no longer to write after many records."""
+
+import io
+from types import SimpleNamespace
+
+from rich.console import Console
+
+from automcu_ray.progress import Progress
+from automcu_ray.record import Candidate, Record, Status, TrainingSummary
+from automcu_ray.repository import Repository
+from automcu_ray.task import Task
+
+
+def record(number: int, status: Status, accuracy: float | None = None) -> Record:
+    training = None if accuracy is None else TrainingSummary(val_accuracy=accuracy)
+    return Record(candidate=Candidate(number=number), status=status, training=training)
+
+
+def test_counts_what_a_resumed_run_has_already_and_the_earlier_of_equals_leads(digits_task: Task) -> None:
+    repository = Repository()
+    searcher = SimpleNamespace(repository=repository, trained=1, trained_budget=4, live={})
+    repository.add(record(1, "ok", 0.5))
+    progress = Progress(searcher, digits_task, Console(file=io.StringIO()))
+    for found in (record(2, "failed"), record(3, "ok", 0.75), record(4, "ok", 0.75), record(5, "failed")):
+        repository.add(found)
+    searcher.trained = 3
+    progress.on_step_begin(0, [])
+    assert progress.summary().startswith("trained 3/4 · 2 failed · 3 ok · best 0.7500 (#3) · about")

@@ -1,0 +1,91 @@
+"""Tune started anew every so many trials: one search for whoever looks at it."""
+
+import io
+import os
+import signal
+import threading
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from automcu_ray import supervisor, trials
+from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
+from automcu_ray.cluster import ray
+from automcu_ray.config import compose
+from automcu_ray.plan import prepare
+from automcu_ray.repository import Repository
+from automcu_ray.run_folder import RunFolder
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of all cells, whose accuracies count up."""
+    cells = [str(CellSpec(operations=found)) for found in product(OPERATIONS, repeat=len(EDGES))]
+    percent = [100 * number / len(cells) for number in range(len(cells))]
+    (tmp_path / "data" / "nasbench201").mkdir(parents=True)
+    rows = pa.table({"arch_str": cells, "cifar10_valid": percent, "cifar10_test": percent})
+    pq.write_table(rows, tmp_path / "data" / "nasbench201" / "nasbench201.parquet")
+    monkeypatch.setenv("AUTOMCU_DATA", str(tmp_path / "data"))
+
+
+def search(folder: RunFolder, *settings: str) -> dict[str, Any] | None:
+    config = compose({"task": "nasbench201", "searcher": "random"}, list(settings))
+    return supervisor.run(prepare(config), folder, Console(file=io.StringIO()))
+
+
+@pytest.mark.usefixtures("table")
+def test_a_search_of_several_tuners_is_one_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 3)
+    usual = signal.getsignal(signal.SIGINT)
+    folder = RunFolder(tmp_path / "run")
+    try:
+        manifest = search(folder, "budget.trained=8")
+    finally:
+        ray.shutdown()
+    records = Repository(folder.journal).records
+    trained = [record for record in records if record.status == "ok"]
+    assert len(trained) == 8 and len({record.candidate.hash for record in trained}) == 8
+    assert manifest is not None and manifest["val_accuracy"] == max(record.score for record in trained)
+    assert len(list(folder.tune.iterdir())) == 3  # 3 + 3 + 2
+    assert [path for path in folder.tune.rglob("*") if path.is_file()] == []
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+@pytest.mark.usefixtures("table")
+def test_ctrl_c_ends_all_tuners_and_not_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 40)
+    folder = RunFolder(tmp_path / "run")
+    seen = threading.Event()
+
+    def press() -> None:
+        while not seen.wait(0.05):
+            if folder.journal.exists() and folder.journal.read_text().count('"status":"ok"') >= 50:
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        assert search(folder, "budget.trained=4000") is None
+    finally:
+        seen.set()
+        thread.join()
+        ray.shutdown()
+    repository = Repository(folder.journal)
+    searched = repository.find("searched")
+    assert searched is not None and searched["interrupted"]
+    assert 50 <= len(repository.records) < 4000
+
+
+def test_what_tune_leaves_goes_and_a_failed_trials_log_stays(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "2" / "error.txt").write_text("Failure # 1")
+    (tmp_path / "experiment_state-x.json").write_text("{}")
+    trials.tidy(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["2", "error.txt"]

@@ -1,0 +1,156 @@
+"""One step of training, as PyTorch runs it or as CUDA replays it, and what the steps add up to: a mean of weights."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from automcu_ray.protocol import Protocol
+
+WARM_UP_STEPS = 3
+PAYING_STEPS = 50  # a recording costs about as much as some of these
+START_DIVISOR, END_DIVISOR, RISING = 25.0, 25e4, 0.25  # one-cycle: from rate / 25, up for a quarter, to rate / 250,000
+
+_Tensors = tuple[Tensor, ...] | list[Tensor]
+StepFunction = Callable[..., Tensor]  # (batch, labels) or (batch, labels, labels of the partners, share) -> loss
+
+
+class Step:
+    """Forward, loss, backward, update; answers with the loss, which stays on the device: nothing waits for it.
+
+    float32 on a CPU: with bfloat16 a network of full convolutions takes 0.6 of the CPU time there, but one of depthwise
+    convolutions 1.4 times as much, and those fit microcontrollers. bfloat16 on a GPU that has it: half the bytes.
+    """
+
+    def __init__(self, network: nn.Module, optimizer: torch.optim.Optimizer, protocol: Protocol, device: str) -> None:
+        self.network, self.optimizer, self.smoothing = network, optimizer, protocol.label_smoothing
+        self.kind, self.bfloat16 = torch.device(device).type, False
+        if self.kind == "cuda":
+            self.bfloat16 = torch.cuda.get_device_capability() >= (8, 0)
+
+    def __call__(
+        self, batch: Tensor, labels: Tensor, others: Tensor | None = None, share: Tensor | None = None
+    ) -> Tensor:
+        # The cache of cast weights would outlive a recording; each weight is used once anyway.
+        with torch.autocast(self.kind, torch.bfloat16, enabled=self.bfloat16, cache_enabled=False):
+            logits = self.network(batch)
+        logits = logits.float()
+        loss = functional.cross_entropy(logits, labels, label_smoothing=self.smoothing)
+        if others is not None and share is not None:
+            loss = loss * share + functional.cross_entropy(logits, others, label_smoothing=self.smoothing) * (1 - share)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()
+
+
+class RecordedStep:
+    """A step that CUDA replays as one graph: small networks wait for launches, not for arithmetic.
+
+    The first steps run as they are, on a stream of their own, as a recording wants it; so does a batch of another size.
+    The steps are real ones: nothing is trained twice, nothing is undone.
+    Source: "Whole-network capture" in PyTorch's notes on CUDA semantics.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self.step, self.done = step, 0
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        if self.done < WARM_UP_STEPS:
+            self.done += 1
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                loss = self.step(*inputs)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return loss
+        if self.graph is None:
+            self._record(inputs)
+        if [tensor.shape for tensor in inputs] != [tensor.shape for tensor in self.inputs]:
+            return self.step(*inputs)
+        assert self.graph is not None, "it has just been recorded"
+        for place, tensor in zip(self.inputs, inputs, strict=True):
+            place.copy_(tensor)
+        self.graph.replay()
+        return self.loss.clone()
+
+    def _record(self, inputs: tuple[Tensor, ...]) -> None:
+        """Record a step on tensors that stay where they are; recording executes nothing."""
+        self.inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = self.step(*self.inputs)
+
+
+class RunningMean:
+    """The exponential moving average of a network's weights and statistics.
+
+    The decay of the first steps is smaller, (1 + n) / (10 + n) at most, so that they are soon forgotten.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay, self.steps = decay, 0
+        self.model = AveragedModel(network, multi_avg_fn=self._blend, use_buffers=True)
+
+    def update(self, network: nn.Module) -> None:
+        """Take the network's weights into the mean."""
+        self.steps += 1
+        self.model.update_parameters(network)
+
+    def put_into(self, network: nn.Module) -> dict[str, Tensor]:
+        """Give a network the mean weights; return its own."""
+        own = {name: value.clone() for name, value in network.state_dict().items()}
+        network.load_state_dict(self.model.module.state_dict())
+        return own
+
+    def _blend(self, mean: _Tensors, now: _Tensors, count: Tensor | int) -> None:
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        get_ema_multi_avg_fn(decay)(mean, now, count)  # type: ignore[no-untyped-call]
+
+
+def make_optimizer(network: nn.Module, protocol: Protocol, device: str) -> torch.optim.SGD:
+    """Return SGD as one fused operation; its rate is a tensor on a GPU, where a recorded step reads it."""
+    rate = protocol.learning_rate
+    return torch.optim.SGD(
+        network.parameters(),
+        lr=torch.tensor(rate, device=device) if device.startswith("cuda") else rate,
+        momentum=protocol.momentum,
+        weight_decay=protocol.weight_decay,
+        nesterov=protocol.nesterov and protocol.momentum > 0,
+        fused=True,
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give every group of weights a learning rate, in place where it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def learning_rate(protocol: Protocol, step: int, steps: int) -> float:
+    """Return the rate of step `step` (from 0) of `steps`.
+
+    Source: one_cycle is Smith & Topin 2018 (arXiv:1708.07120) with cosine flanks and the defaults of PyTorch's
+    OneCycleLR but for the peak, which comes after a quarter; cosine is Loshchilov & Hutter 2017 (arXiv:1608.03983).
+    """
+    top = protocol.learning_rate
+    if protocol.schedule == "cosine":
+        return _cosine(top, 0.0, step / steps)
+    if protocol.schedule == "constant":
+        return top
+    peak, end = RISING * steps - 1, steps - 1
+    if step <= peak:
+        return _cosine(top / START_DIVISOR, top, step / peak if peak else 1.0)
+    return _cosine(top, top / END_DIVISOR, (step - peak) / (end - peak))
+
+
+def _cosine(start: float, end: float, done: float) -> float:
+    """Return the value between start and end after a share `done` of half a cosine wave."""
+    return end + (start - end) * (1 + math.cos(math.pi * done)) / 2
