@@ -1,16 +1,17 @@
 """A run's configuration: YAML groups under configs/, overridden by flags, then by `--set a.b=c`."""
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from automcu_ray.cell_network import Skeleton
 from automcu_ray.errors import ConfigError, unknown_name
-from automcu_ray.frozen import Frozen
+from automcu_ray.frozen import Frozen, rule
 from automcu_ray.protocol import Positive, Protocols
 from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Precision
@@ -79,15 +80,23 @@ class JailConfig(Frozen):
     processes: Positive = 64
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | Path) else value
+
+
+def _without_links(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(Path(os.path.realpath(path)) for path in paths)
+
+
 class WarmStart(Frozen):
     """Points to evaluate before the searcher proposes anything, `points` of them at most.
 
     `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
-    fit. What they leave is filled up with the first proposals of `searcher`: `capacity`, or with options
-    `{name: capacity, ...}`.
+    fit. Links are followed at once, for runs/latest will soon be another run. What they leave is filled up with the
+    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`.
     """
 
-    runs: tuple[Path, ...] = ()
+    runs: Annotated[tuple[Path, ...], BeforeValidator(_listed), AfterValidator(_without_links)] = ()
     searcher: Plugin | None = None
     points: Positive = 5
 
@@ -138,11 +147,13 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
     """Return the configuration for `choices` (task and groups by name or YAML path) and `a.b=c` settings.
 
     Later wins: configs/default.yaml, the task's file, the data set's name, the group's file that either or a flag
-    names, settings.
+    names, settings. A setting that names a file, such as searcher=evolution, counts as its flag.
 
     Raises:
         ConfigError: an unknown name, key or unit, or a value out of range; nothing has been written.
     """
+    changes = [parse_setting(setting) for setting in settings]
+    choices = {**choices, **{name: value for change in changes for name, value in change.items() if _picks(change)}}
     config = read_yaml(CONFIGS / "default.yaml")
     merge(config, load("task", choices.get("task") or config["task"]))
     config["task"] = Path(choices.get("task") or config["task"]).stem
@@ -152,12 +163,18 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
         name = choices.get(group) or config[group]
         if isinstance(name, str):
             config[group] = load(group, name)
-    for setting in settings:
-        merge(config, parse_setting(setting))
+    for change in changes:
+        if not _picks(change):
+            merge(config, change)
     _load_parts(config, "second_opinions", "backend")
     _load_parts(config["searcher"], "proposers", "searcher")
     _load_parts(config.get("warm_start"), "searcher", "searcher")
     return validate(config)
+
+
+def _picks(change: Mapping[str, Any]) -> bool:
+    """Return whether a setting picks a file by its name, as a flag does."""
+    return any(name in ("task", "dataset", *GROUPS) and isinstance(value, str) for name, value in change.items())
 
 
 def _load_parts(holder: Any, key: str, group: str) -> None:
@@ -242,7 +259,7 @@ def _explain(error: ValidationError) -> str:
         near = difflib.get_close_matches(str(first["loc"][-1]), _known_keys(first["loc"]), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(_known_keys(first['loc']))}."
         return f"unknown key {where!r} in the configuration: {hint}"
-    return f"{where}: {first['msg']}, found {str(first['input'])[:80]!r}."
+    return f"{where}: {rule(first)}, found {str(first['input'])[:80]!r}."
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:

@@ -79,6 +79,11 @@ class DeployedNetwork:
         return float(np.mean(self.run(images).argmax(axis=1) == labels))
 
     @property
+    def as_float(self) -> "DeployedNetwork":
+        """The same weights, not quantised."""
+        return DeployedNetwork("float32", self.float_onnx, self.float_onnx, self.input_shape, self.num_classes)
+
+    @property
     def output_dtype(self) -> np.dtype[Any]:
         """Type of a value at the model's input and output: int8 or float32."""
         return np.dtype(np.int8 if self.precision == "int8" else np.float32)

@@ -1,9 +1,21 @@
 """The base of all data models here: immutable, and an unknown key is an error."""
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import ErrorDetails
+
+_WANTED = {  # where pydantic names a type of Python
+    **dict.fromkeys(("tuple_type", "list_type"), "a list, like [a, b]"),
+    **dict.fromkeys(("model_type", "dict_type"), "`key: value` lines"),
+}
 
 
 class Frozen(BaseModel):
     """Data that does not change once it is read or made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def rule(error: ErrorDetails) -> str:
+    """Return the rule that a value breaks, in the words of someone who writes YAML."""
+    wanted = _WANTED.get(error["type"])
+    return f"Input should be {wanted}" if wanted else error["msg"]

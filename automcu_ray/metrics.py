@@ -12,7 +12,8 @@ class Metrics(Frozen):
     """Figures of one run, from its records alone; None where nothing was measured.
 
     `anytime` is the best validation accuracy of a feasible network after each trained candidate, in the order in which
-    they finished; None before the first feasible one. As long are `anytime_seconds` (of work since the run began),
+    they finished; None before the first feasible one. It is the int8 network's, as deployed, but for trials that ASHA
+    stopped, which have the float network's. As long are `anytime_seconds` (of work since the run began),
     `anytime_tokens` and `anytime_usd`: what had been spent by then.
     `feasible_at_first_ask` is the share of proposals (repeats count, failures of an engine do not) that every rung let
     through. `failure_rate` is the share that was no network, broke, or was trained although it cannot be deployed.

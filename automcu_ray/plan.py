@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from automcu_ray import footprint, plugins
-from automcu_ray.cell import CellSpec
+from automcu_ray.cell import EDGES, CellSpec
 from automcu_ray.config import Plugin, RunConfig
 from automcu_ray.errors import ConfigError, ToolMissingError
 from automcu_ray.graph import ConstructibilityError
+from automcu_ray.protocol import Protocol
 from automcu_ray.record import Candidate
 from automcu_ray.remedy import Foresee
 from automcu_ray.spec import ArchitectureSpec, explain
@@ -28,6 +29,8 @@ from trainables.datasets.base import Dataset
 from trainables.datasets.nasbench201 import Table
 from trainables.jail.sandbox import require_sandbox
 
+FEW_STEPS = 10
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,6 +49,27 @@ class Plan:
     def on_table(self) -> bool:
         """Whether accuracies are looked up: nothing is trained or built."""
         return isinstance(self.dataset, Table)
+
+    @property
+    def trainings(self) -> tuple[tuple[str, Protocol, int], ...]:
+        """The kinds of training: name, protocol, training images; none for a table."""
+        if isinstance(self.dataset, Table):
+            return ()
+        trainer, images = self.config.trainer, len(self.dataset.train)
+        return (("proxy", trainer.proxy, images), ("full", trainer.full, images))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What can be run, and is hardly meant: lines for the screen."""
+        steps = {
+            which: protocol.epochs * protocol.steps_per_epoch(images) for which, protocol, images in self.trainings
+        }
+        return tuple(
+            f"warning: trainer.{which} trains for {count} steps in all, which teaches a network little: more epochs, "
+            "smaller batches or more images are wanted."
+            for which, count in steps.items()
+            if count < FEW_STEPS
+        )
 
     @property
     def foresee(self) -> Foresee:
@@ -93,6 +117,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
         board=board,
     )
     _check_backends(plan.backends, task)
+    _check_protocols(plan)
     return plan if begun else replace(plan, points=_points(plan))
 
 
@@ -106,7 +131,7 @@ def _dataset(config: RunConfig) -> Dataset | Table:
 def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
     if config.skeleton is not None and isinstance(dataset, Table):
         raise ConfigError(f"skeleton: the cells of {dataset.name} are looked up, not built: leave it out.")
-    return Task(
+    task = Task(
         dataset=dataset.name,
         input_shape=dataset.input_shape,
         num_classes=len(dataset.classes),
@@ -116,6 +141,30 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         form="cell" if config.skeleton is not None else dataset.wants,
         skeleton=config.skeleton,
     )
+    if config.skeleton is not None:
+        _check_skeleton(task)
+    return task
+
+
+def _check_skeleton(task: Task) -> None:
+    """Build one cell: where that fails, no other one can be built either."""
+    try:
+        task.cells.candidate(["nor_conv_3x3"] * len(EDGES))
+    except ConstructibilityError as error:
+        raise ConfigError(
+            f"skeleton: it cannot be built for the images of {task.dataset!r}: {error}. "
+            "Leave the skeleton out, or take another data set."
+        ) from error
+
+
+def _check_protocols(plan: Plan) -> None:
+    """Refuse a protocol that asks for more reports than there are steps: every training would fail."""
+    for which, protocol, images in plan.trainings:
+        if protocol.reports_per_epoch > (steps := protocol.steps_per_epoch(images)):
+            raise ConfigError(
+                f"trainer.{which}.reports_per_epoch={protocol.reports_per_epoch}, but an epoch of {images} training "
+                f"images has {steps} steps of {protocol.batch_size} images: set it to {steps} at most."
+            )
 
 
 def _check_engine(config: RunConfig, engine: Engine) -> None:

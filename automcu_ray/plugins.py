@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from automcu_ray.errors import ConfigError, unknown_name
+from automcu_ray.frozen import rule
 
 
 def load(kind: str, table: Mapping[str, str], name: str) -> Any:
@@ -30,11 +31,11 @@ def check_options(
     `given` are arguments that the caller fills in itself: no option may.
 
     Raises:
-        ConfigError: an option that `make` does not have, or a value of the wrong type.
+        ConfigError: an option that `make` does not have, or a value of the wrong type or out of its range.
     """
     parameters = inspect.signature(make).parameters.values()
     known = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in given]
-    hints = get_type_hints(make.__init__ if inspect.isclass(make) else make)
+    hints = get_type_hints(make.__init__ if inspect.isclass(make) else make, include_extras=True)  # with their ranges
     checked = {}
     for key, value in options.items():
         if key not in known:
@@ -43,5 +44,5 @@ def check_options(
             adapter: TypeAdapter[Any] = TypeAdapter(hints[key], config=ConfigDict(arbitrary_types_allowed=True))
             checked[key] = adapter.validate_python(value)
         except ValidationError as error:
-            raise ConfigError(f"{kind}.{key}: {error.errors()[0]['msg']}, found {value!r}.") from error
+            raise ConfigError(f"{kind}.{key}: {rule(error.errors()[0])}, found {value!r}.") from error
     return checked

@@ -7,6 +7,7 @@ from pydantic import Field
 from automcu_ray.frozen import Frozen
 
 Positive = Annotated[int, Field(gt=0)]
+QAT_RATE = 0.01  # of the learning rate before
 
 
 class Protocol(Frozen):
@@ -25,6 +26,9 @@ class Protocol(Frozen):
             can stop it there.
         patience: stop after so many reports without a better validation accuracy; None: never.
         calibration_images: training images that the ranges of the int8 activations come from.
+        qat_epochs: finalists for int8 train on for so many epochs with weights and activations rounded as int8 will
+            round them; validation chooses what ships, this or what they were before. Generated code is left as it was.
+        distill: share of the loss in those epochs that is the answer of the float network that they began with.
     """
 
     epochs: Positive
@@ -45,11 +49,27 @@ class Protocol(Frozen):
     reports_per_epoch: Positive = 1
     patience: Positive | None = None
     calibration_images: Positive = 256
+    qat_epochs: int = Field(default=0, ge=0)
+    distill: float = Field(default=0.0, ge=0, le=1)
 
     @property
     def reports(self) -> int:
         """How often the network is scored in a training that runs to its end."""
         return self.epochs * self.reports_per_epoch
+
+    def images_per_epoch(self, images: int) -> int:
+        """Return how many of the training images an epoch takes."""
+        return max(1, round(self.train_share * images))
+
+    def steps_per_epoch(self, images: int) -> int:
+        """Return the steps of an epoch, where there are so many training images."""
+        return -(-self.images_per_epoch(images) // self.batch_size)
+
+    @property
+    def rounded(self) -> "Protocol":
+        """The recipe of the `qat_epochs`: the same one at a small rate that falls to zero."""
+        changed = {"epochs": self.qat_epochs, "learning_rate": self.learning_rate * QAT_RATE, "schedule": "cosine"}
+        return self.model_copy(update={**changed, "ema_decay": None, "reports_per_epoch": 1, "patience": None})
 
 
 class Protocols(Frozen):

@@ -62,17 +62,30 @@ class Candidate(Frozen):
         return {"number": self.number, "code": self.code}
 
 
+class Quantised(Frozen):
+    """One way to int8: `ptq` rounds the network as trained, `qat` trains on with rounding before that.
+
+    `val_accuracy_float` is of the same weights in float.
+    """
+
+    method: Literal["ptq", "qat"]
+    val_accuracy: float
+    val_accuracy_float: float
+
+
 class TrainingSummary(Frozen):
     """`P(a;D,T)`: what training said about a candidate.
 
     `val_accuracy` is of the network as deployed (int8 unless the task says float32), `val_accuracy_float` of the
     float network. Where a scheduler stopped the trial, both are the float network's: it was not deployed.
-    `peak_memory_bytes` is the resident memory of the worker on CPU, the allocated memory on a GPU.
+    `quantised` has the ways to int8 where a finalist went two, the one that ships first.
+    `peak_memory_bytes` is the most since the training began: resident in the worker on a CPU, allocated on a GPU.
     None means not measured.
     """
 
     val_accuracy: float
     val_accuracy_float: float | None = None
+    quantised: tuple[Quantised, ...] = ()
     epochs: int | None = None
     stopped_early: bool | None = None
     seconds: float | None = None

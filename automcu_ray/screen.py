@@ -122,6 +122,9 @@ def _say_winner(console: Console, folder: RunFolder, manifest: dict[str, Any]) -
         f"winner #{manifest['number']}: test accuracy {manifest['test_accuracy']:.4f} ({manifest['precision']}, "
         f"{manifest['test_images']} images; float {manifest['test_accuracy_float']:.4f})",
     )
+    if ways := manifest.get("quantised"):
+        figures = "; ".join(f"{way['method']} {way['val_accuracy']:.4f}" for way in ways)
+        say(console, f"validation: float {manifest['val_accuracy_float']:.4f}; {figures}; {ways[0]['method']} ships")
     if manifest["ram_bytes"] is None:
         say(console, f"memory: not measured by backend {manifest['backend'] or 'analytic'}")
     else:

@@ -50,8 +50,8 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     try:
         return _run(plan, folder, repository, console)
     finally:
-        write_report(folder.report, plan.config, plan.task, repository)
         repository.write_parquet(folder.parquet)
+        write_report(folder.report, plan.config, plan.task, repository)
 
 
 def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> dict[str, Any] | None:
@@ -60,6 +60,8 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         manifest: dict[str, Any] | None = finished["manifest"]
         return manifest
     started_s = time.monotonic()
+    for doubt in plan.doubts:
+        say(console, doubt)
     with console.status("starting Ray"):
         ours = cluster.start(plan.config.resources)
     try:
@@ -74,28 +76,29 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         job, winner = _finals(plan, plan.dataset, folder, repository, console)
         if winner is None:
             return None
-        test = plan.dataset.test.open(f"winner {winner.hash}", repository)
-        network = repository.proposed[winner.number].trial_config()
-        about = {
-            "seeds": {"run": plan.config.seed, "winner": winner.training and winner.training.seed},
-            "data": plan.dataset.about,
-            "versions": versions(),
-            "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),
-        }
         with console.status(f"the test set, and the board, for winner #{winner.number}"):
-            manifest = examine(
-                winner,
-                job,
-                test,
-                board_images=plan.config.board.images,
-                bundle=folder.bundle,
-                about=about,
-            )
+            manifest = _examined(plan, plan.dataset, winner, job, folder, repository)
         repository.append("finished", manifest=manifest, seconds=time.monotonic() - started_s)
         return manifest
     finally:
         if ours:
             ray.shutdown()
+
+
+def _examined(
+    plan: Plan, dataset: Dataset, winner: Finalist, job: FinalistJob, folder: RunFolder, repository: Repository
+) -> dict[str, Any]:
+    """Return the winner's manifest, with what the test set says, and leave its bundle."""
+    test = dataset.test.open(f"winner {winner.hash}", repository)
+    network = repository.proposed[winner.number].trial_config()
+    about = {
+        "seeds": {"run": plan.config.seed, "winner": winner.training and winner.training.seed},
+        "data": dataset.about,
+        "versions": versions(),
+        "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),
+    }
+    images = plan.config.board.images
+    return examine(winner, job, test, board_images=images, bundle=folder.bundle, about=about)
 
 
 def look_up_all(plan: Plan) -> tuple[list[Record], dict[str, Any] | None]:
@@ -176,6 +179,7 @@ def _finals(
         folder=folder.finalists,
         seed=config.seed,
         threads=max(1, int(cpus)),
+        gpus=gpus,
         jail=config.finalist_jail,
         second_opinions=plan.second_opinions,
     )

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from automcu_ray import cluster, supervisor
 from automcu_ray.cluster import ray
+from automcu_ray.errors import BoardError, EngineError, ToolchainError
 from automcu_ray.metrics import metrics, worked_seconds
 from automcu_ray.outcomes import Outcome, read_outcome, write_outcome, write_parquet
 from automcu_ray.plan import prepare
@@ -24,11 +25,13 @@ _WORTH_RAY = 100  # look-up runs, of a fraction of a second each; Ray takes ten 
 
 
 def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) -> int:
-    """Run what is left of a sweep; return the exit status: 0 all is done, 130 interrupted (what is done is kept)."""
+    """Run what is left of a sweep; return the exit status: 0 all is done, 1 a run failed, 130 interrupted.
+
+    Results are written of what is done, whatever ends the sweep.
+    """
     folder = out / "runs"
     outcomes = {run.name: done for run in todo if (done := read_outcome(folder, run.name))}
     say(console, f"{sweep.title}: {len(outcomes)} of {len(todo)} runs are done; results: {out}")
-    status = 0
     try:
         for outcome in _run_all([run for run in todo if run.name not in outcomes], folder, console):
             write_outcome(folder, outcome)
@@ -36,17 +39,24 @@ def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) ->
             say(console, f"{len(outcomes)} of {len(todo)}: {_describe(outcome)}")
     except KeyboardInterrupt:
         say(console, "stopped before the end; what is finished is kept. The same command goes on.")
-        status = INTERRUPTED
-    found = [outcomes[run.name] for run in todo if run.name in outcomes]
+        return INTERRUPTED
+    finally:
+        _write(sweep, [outcomes[run.name] for run in todo if run.name in outcomes], out, console)
+    return int(len(outcomes) < len(todo))
+
+
+def _write(sweep: Sweep, found: Sequence[Outcome], out: Path, console: Console) -> None:
     if found:
         write_parquet(out / "results.parquet", found)
         say(console, write_table(out / "table.md", sweep, found))
         write_page(out / "index.html", sweep, found)
-    return status
 
 
 def _run_all(todo: Sequence[Run], folder: Path, console: Console) -> Iterator[Outcome]:
-    """Yield outcomes as they come: runs one after the other, each with all cores; many look-ups side by side."""
+    """Yield outcomes as they come: runs one after the other, each with all cores; many look-ups side by side.
+
+    A run whose toolchain, board or engine fails has none, which is said; the others go on.
+    """
     kinds = {(run.arm.label, run.case.label): run for run in reversed(todo)}
     on_table = {kind: prepare(run.config).on_table for kind, run in kinds.items()}  # a run that cannot be is known now
     look_ups = [run for run in todo if on_table[run.arm.label, run.case.label]]
@@ -54,8 +64,12 @@ def _run_all(todo: Sequence[Run], folder: Path, console: Console) -> Iterator[Ou
         yield from _side_by_side(look_ups)
         todo = [run for run in todo if not on_table[run.arm.label, run.case.label]]
     for run in todo:
-        with console.status(run.name):
-            outcome = _run(run, folder, console)
+        try:
+            with console.status(run.name):
+                outcome = _run(run, folder, console)
+        except (ToolchainError, BoardError, EngineError) as error:
+            say(console, f"{run.name} failed; the same command tries it again. {type(error).__name__}: {error}")
+            continue
         yield outcome
 
 
@@ -78,12 +92,12 @@ def _look_up(run: Run) -> Outcome:
 
 
 def _run(run: Run, folder: Path, console: Console) -> Outcome:
-    plan, began_s = prepare(run.config), [time.time()]
+    home = RunFolder(folder / run.name)
+    plan, began_s = prepare(run.config, begun=home.journal.exists()), [time.time()]
     if plan.on_table:
         records, manifest = supervisor.look_up_all(plan)
     else:
         cluster.start(plan.config.resources)  # once: what is started here outlives the run
-        home = RunFolder(folder / run.name)
         manifest = supervisor.run(plan, home, console, resumed=home.config.exists())
         repository = Repository(home.journal)
         if (repository.find("searched") or {"interrupted": True})["interrupted"]:

@@ -1,6 +1,7 @@
 """The trials of a search: Ray Tune, started anew every so many trials, over one searcher, one gate and one journal."""
 
 import itertools
+import os
 import signal
 import threading
 import time
@@ -29,6 +30,8 @@ def run(plan: Plan, folder: Path, searcher: BaseSearcher, progress: Progress) ->
     started_s, seconds = time.monotonic(), plan.config.budget.seconds
     stamp = time.strftime("%Y%m%d-%H%M%S")
     trainable = _trainable(plan)
+    for left in folder.glob("*/"):  # by a run that was killed
+        tidy(left)
     for part in itertools.count():
         left_s = None if seconds is None else seconds - (time.monotonic() - started_s)
         if left_s is not None and left_s <= 0:
@@ -95,8 +98,9 @@ def _interrupted(tuner: tune.Tuner) -> bool:
     """
     usual = signal.getsignal(signal.SIGINT)
     tuner.fit()
-    if threading.current_thread() is not threading.main_thread():
-        return False  # signals are the main thread's: Tune has set no handler
+    unset = int(os.environ.get("TUNE_DISABLE_SIGINT_HANDLER", "0"))
+    if unset or threading.current_thread() is not threading.main_thread():
+        return False  # Tune has set no handler: signals are the main thread's
     caught = signal.getsignal(signal.SIGINT) is usual
     signal.signal(signal.SIGINT, usual)
     return caught

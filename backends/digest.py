@@ -8,6 +8,8 @@ from types import ModuleType
 
 from automcu_ray import (
     blocks,
+    cell,
+    cell_network,
     equivalents,
     export,
     feasibility,
@@ -23,6 +25,8 @@ from backends import actor, base, programs
 
 SHARED = (
     blocks,
+    cell,
+    cell_network,
     equivalents,
     export,
     feasibility,

@@ -5,7 +5,8 @@
 Textbook: a map-style data set of PIL images, torchvision's transforms an image at a time (random crop, flip, to tensor,
 normalise), DataLoader with two workers, default memory layout, torch.optim.SGD. Without torchvision the same four
 transforms are written with PIL and numpy, as its documentation describes them; the first line says which.
-Each round runs one after the other, so the ratio holds on a busy machine too; CPU seconds count the workers.
+Both are warmed up, then each round runs one after the other, so the ratio holds on a busy machine too; CPU seconds
+count the workers. A round is an epoch, and begins with the start of the DataLoader's workers, as each epoch does.
 """
 
 import argparse
@@ -185,6 +186,8 @@ def _rounds(
     """Yield (textbook, ours) for each round, after a short one that warms both up."""
     few = Split(split.images[: 2 * BATCH], split.labels[: 2 * BATCH])
     ours(Network(graph), few, device)
+    first = DataLoader(loader.dataset, batch_size=BATCH, sampler=range(len(few)), num_workers=WORKERS)
+    textbook(Network(graph), first, device)
     for _ in range(rounds):
         theirs, mine = Network(graph), Network(graph)
         yield (

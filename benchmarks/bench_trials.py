@@ -1,8 +1,7 @@
 """Print what ten thousand trials cost in the real loop (gate, Ray Tune, journal): time and memory for each thousand.
 
 The trials are look-ups in NAS-Bench-201, or in a table made up for the purpose where that is not at hand, so what is
-left is the loop itself. Arguments: how many trials (a thousand at least), and after how many Tune is started anew (the
-run's own value unless given; as many as there are trials: one Tuner for all).
+left is the loop itself. Time counts from the end of the first trial, which waits for the worker.
 """
 
 import os
@@ -13,15 +12,17 @@ import time
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
 from rich.console import Console
 
 from automcu_ray import cluster, supervisor, trials
 from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
+from automcu_ray.command import run_command
 from automcu_ray.config import compose
 from automcu_ray.errors import ConfigError
 from automcu_ray.plan import Plan, prepare
@@ -62,7 +63,12 @@ class Sampler(threading.Thread):
         return [float(value) for value in np.interp(times_s, known, values)]
 
 
-def main(count: int, trials_per_tuner: int) -> None:
+def main(
+    count: Annotated[int, typer.Argument(min=BLOCK, help="Trials.")] = 10_000,
+    trials_per_tuner: Annotated[
+        int, typer.Argument(min=1, help="Tune is started anew after so many; as many as trials: one Tuner for all.")
+    ] = trials.TRIALS_PER_TUNER,
+) -> None:
     """Run the trials and print a row for each thousand, then what plain Tune takes for the first few."""
     trials.TRIALS_PER_TUNER = trials_per_tuner
     with tempfile.TemporaryDirectory(prefix="automcu-bench-") as temporary:
@@ -87,17 +93,18 @@ def main(count: int, trials_per_tuner: int) -> None:
 
 
 def _print_blocks(repository: Repository, sampler: Sampler, count: int) -> float:
-    """Print a row for each thousand; return the mean wall seconds of a trial."""
+    """Print a row for each thousand, the first one without the first trial; return the mean wall seconds of a trial."""
     ends = [record.finished_at_s for record in repository.records if record.status == "ok"][:count]
-    marks = [sampler.samples[0].at_s, *ends[BLOCK - 1 :: BLOCK]]
+    marks = [ends[0], *ends[BLOCK - 1 :: BLOCK]]
     cpu_s, rss = sampler.at(marks, "cpu_s"), sampler.at(marks, "rss_bytes")
     print("trials  trials/s  driver CPU ms/trial  driver MB  KB/trial")
     for block in range(1, len(marks)):
-        rate = BLOCK / (marks[block] - marks[block - 1])
-        cpu_ms = 1000 * (cpu_s[block] - cpu_s[block - 1]) / BLOCK
-        grown_kb = (rss[block] - rss[block - 1]) / BLOCK / 1000
+        trials_of_it = BLOCK - (block == 1)
+        rate = trials_of_it / (marks[block] - marks[block - 1])
+        cpu_ms = 1000 * (cpu_s[block] - cpu_s[block - 1]) / trials_of_it
+        grown_kb = (rss[block] - rss[block - 1]) / trials_of_it / 1000
         print(f"{block * BLOCK:6}  {rate:8.1f}  {cpu_ms:19.1f}  {rss[block] / MB:9.0f}  {grown_kb:8.1f}")
-    seconds = (ends[-1] - marks[0]) / len(ends)
+    seconds = (ends[-1] - ends[0]) / (len(ends) - 1)
     ratio = (cpu_s[-1] - cpu_s[-2]) / (cpu_s[1] - cpu_s[0])
     print(f"overall {1 / seconds:.1f} trials a second; CPU of the last thousand to the first: {ratio:.2f}")
     return seconds
@@ -157,5 +164,4 @@ def _rss_bytes() -> int:
 
 
 if __name__ == "__main__":
-    given = [int(argument) for argument in sys.argv[1:]]
-    main(*given[:2], *[10_000, trials.TRIALS_PER_TUNER][len(given) :])
+    run_command(main)

@@ -20,12 +20,12 @@ Examples:
 
   python scripts/ablate.py --sweep table3
 
-  python scripts/ablate.py --sweep table3 --set budget.trained=100 --out runs/table3-100
+  python scripts/ablate.py --sweep mcu_digits --set engine=openai --out runs/mcu-with-a-model
 
   python scripts/ablate.py --sweep my_sweep.yaml --seeds 3
 
 A sweep started again goes on where it stopped: a run that is done is not repeated, a run that was cut short is resumed.
-Exit status: 0 all runs are done, 2 the input or the machine needs fixing, 130 interrupted.
+Exit status: 0 all runs are done, 1 a run failed, 2 the input or the machine needs fixing, 130 interrupted.
 """
 
 

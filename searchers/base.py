@@ -19,7 +19,7 @@ from automcu_ray.task import Form, Task
 from searchers.floor import Floor
 from searchers.gate import Gate
 from searchers.refusals import Refusals
-from searchers.results import METRIC, reason_of, status_of, training_summary
+from searchers.results import METRIC, ending, reason_of, status_of
 
 Draw = Callable[[], Candidate]
 _DRAWS = 50
@@ -30,7 +30,8 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
     """A Ray Tune Searcher whose proposals pass the gate before they become trials.
 
     `propose` returns the next candidate, or None for "not ready yet"; it runs in Tune's main loop and returns at
-    once. `observe` (optional) learns from one record, good or bad. Randomness comes from `self.rng`, which depends
+    once, that is within tens of milliseconds (the first one of `capacity`, which fills every usual layout, takes up to
+    a second). `observe` (optional) learns from one record, good or bad. Randomness comes from `self.rng`, which depends
     on the seed and the number of the proposal alone: a resumed run proposes what the whole run would have.
 
     `proposes` says what: networks (specs or code), cells of NAS-Bench-201, or either, as the task wants.
@@ -176,14 +177,7 @@ class BaseSearcher(Searcher):  # type: ignore[misc]
         if trial_id not in self.live:  # normal after a restore
             return
         candidate, report = self.live.pop(trial_id)
-        summary = training_summary(result)
-        if result and result.get("failure"):
-            lost = float(result.get("seconds") or 0.0)  # trained in vain
-            self._finish(candidate, "failed", str(result["failure"])[:300], report, lost_seconds=lost)
-        elif error or summary is None:
-            self._finish(candidate, "failed", "training ended with an error; see the trial's log", report)
-        else:
-            self._finish(candidate, status_of(report), reason_of(report), report, summary)
+        self._finish(candidate, *ending(result, report, error=error))
 
     def save(self, checkpoint_path: str) -> None:
         kept = Repository() if self.repository.path else self.repository  # a journal is not written down a second time

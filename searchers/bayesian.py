@@ -12,7 +12,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from automcu_ray.errors import ConfigError
 from automcu_ray.misses import excess
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate, Record
 from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
@@ -22,6 +24,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 _TERM = 128  # lessons, after which only the best and the latest are kept: time per proposal stays flat
 _BEST, _LATEST = 28, 100
 _ASKS = 8  # of a sampler for one proposal: each takes some 20 ms in a space of networks
+_PARENTS = 2  # of a child of nsga2
 _GENERATION = "NSGAIISampler:generation"  # where Optuna 5 keeps it
 
 
@@ -56,9 +59,13 @@ class BayesianSearch(BaseSearcher):
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
 
     def __init__(
-        self, task: Task, *, seed: int = 0, sampler: Literal["tpe", "nsga2"] = "tpe", startup: int = 10
+        self, task: Task, *, seed: int = 0, sampler: Literal["tpe", "nsga2"] = "tpe", startup: Positive = 10
     ) -> None:
         super().__init__(task, seed=seed)
+        if sampler == "nsga2" and startup < _PARENTS:
+            raise ConfigError(
+                f"searcher.startup must be {_PARENTS} or more with nsga2, which mixes two parents, found {startup}."
+            )
         self.sampler, self.startup = sampler, startup
         self.questions = {name: values for name, values in task.choices.questions.items() if len(values) > 1}
         self.space: dict[str, BaseDistribution] = {
@@ -66,10 +73,12 @@ class BayesianSearch(BaseSearcher):
         }
         self.lessons: list[_Lesson] = []
         self._study: optuna.Study | None = None  # of the last lessons; made anew from them at any time
-        self._told = 0
+        self._told = self._term = 0
 
     def propose(self) -> Candidate:
         study, sampler = self._informed(), self._sampler()
+        if isinstance(sampler, NSGAIISampler):
+            self._settle_generations(study, sampler)
         asked = study.ask()  # a trial, in whose name the sampler is asked as often as it takes
         (trial,) = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         asks = iter(range(_ASKS))  # a sampler may insist on what is known; then chance proposes
@@ -110,21 +119,29 @@ class BayesianSearch(BaseSearcher):
     def _informed(self) -> optuna.Study:
         """Return a study that knows the lessons, or the best and latest of them: which ones, their number decides."""
         term = len(self.lessons) // _TERM * _TERM
-        if self._study is None or self._told < term:
-            self._study = optuna.create_study(direction="maximize")
-            self._study.add_trials([self._trial(lesson) for lesson in _kept(self.lessons[:term])])
-            self._told = term
-        self._study.add_trials([self._trial(lesson) for lesson in self.lessons[self._told :]])
-        self._told = len(self.lessons)
+        if self._study is None or self._term < term:
+            self._study, self._term, self._told = optuna.create_study(direction="maximize"), term, 0
+        known = [*_kept(self.lessons[:term]), *self.lessons[term:]]
+        self._study.add_trials([self._trial(known[place], place) for place in range(self._told, len(known))])
+        self._told = len(known)
         return self._study
 
-    def _trial(self, lesson: _Lesson) -> FrozenTrial:
+    def _settle_generations(self, study: optuna.Study, sampler: NSGAIISampler) -> None:
+        """Let the sampler choose the parents of each generation, the first one first.
+
+        Asked for the last generation's alone, Optuna works backwards, one call inside another, beyond Python's limit in
+        a long run; and parents come in another order when they are chosen than when they are looked up afterwards.
+        """
+        for generation in range(1, self._told // self.startup + 1):
+            sampler.get_parent_population(study, generation)
+
+    def _trial(self, lesson: _Lesson, place: int) -> FrozenTrial:
         return create_trial(
             params=lesson.answers,
             distributions=self.space,
             value=lesson.score,
             constraints={"over": lesson.over},
-            system_attrs={_GENERATION: lesson.number // self.startup},
+            system_attrs={_GENERATION: place // self.startup},
         )
 
     def _sampler(self) -> BaseSampler:
@@ -135,7 +152,7 @@ class BayesianSearch(BaseSearcher):
 
     def __getstate__(self) -> dict[str, Any]:
         """A study is large, and follows from the lessons."""
-        return {**self.__dict__, "_study": None, "_told": 0}
+        return {**self.__dict__, "_study": None, "_told": 0, "_term": 0}
 
 
 def _kept(lessons: Sequence[_Lesson]) -> list[_Lesson]:

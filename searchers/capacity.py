@@ -6,6 +6,8 @@ from functools import cached_property
 from random import Random
 from typing import ClassVar
 
+from pydantic import NonNegativeInt
+
 from automcu_ray.cell import CellSpec
 from automcu_ray.families import Layout, read, usual
 from automcu_ray.record import Candidate, Record
@@ -34,7 +36,7 @@ class CapacitySearch(BaseSearcher):
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
 
-    def __init__(self, task: Task, *, seed: int = 0, startup: int = 6) -> None:
+    def __init__(self, task: Task, *, seed: int = 0, startup: NonNegativeInt = 6) -> None:
         super().__init__(task, seed=seed)
         self.startup = startup
         self.filling = Filling(task)

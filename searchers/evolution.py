@@ -3,8 +3,12 @@
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field, PositiveFloat
+
+from automcu_ray.errors import ConfigError
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate, Record, pareto_front
 from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
@@ -29,8 +33,8 @@ class EvolutionSearch(BaseSearcher):
         population: how many of the latest trained candidates can be parents.
         sample: how many of them compete to be the next parent.
         start: how many have to be there before there are children; until then chance proposes.
-        objective: accuracy; pareto: any of the sample that no other one equals or beats in accuracy, RAM and Flash; or
-            scalarised.
+        objective: accuracy; pareto: any of the sample that no other one equals or beats in accuracy, RAM and Flash (the
+            most accurate where no sizes are measured: on a table, or without a toolchain); or scalarised.
         repair: the chance that a refused network is proposed again with its report's fix before a parent is sought.
         error_bound: the share of wrong answers that scalarised asks for.
         macs_bound: the multiply-accumulates that scalarised asks for; None leaves them out.
@@ -43,15 +47,20 @@ class EvolutionSearch(BaseSearcher):
         task: Task,
         *,
         seed: int = 0,
-        population: int = 10,
-        sample: int = 10,
-        start: int = 5,
+        population: Positive = 10,
+        sample: Positive = 5,
+        start: Positive = 5,
         objective: Objective = "accuracy",
-        repair: float = 0.5,
-        error_bound: float = 0.1,
-        macs_bound: int | None = None,
+        repair: Annotated[float, Field(ge=0, le=1)] = 0.5,
+        error_bound: PositiveFloat = 0.1,
+        macs_bound: Positive | None = None,
     ) -> None:
         super().__init__(task, seed=seed)
+        if start > population:
+            raise ConfigError(
+                f"searcher.start is {start}, but only {population} are kept (searcher.population), so that there would "
+                f"never be children: set searcher.start={population} or less."
+            )
         self.sample, self.start, self.objective, self.repair = sample, start, objective, repair
         limits = {"ram": task.ram_limit_bytes, "flash": task.flash_limit_bytes, "macs": macs_bound}
         self.bounds = {"error": error_bound} | {name: limit for name, limit in limits.items() if limit is not None}
@@ -85,8 +94,8 @@ class EvolutionSearch(BaseSearcher):
         return space.mutate(self._best(handful).candidate, self.rng)
 
     def _best(self, handful: Sequence[Record]) -> Record:
-        if self.objective == "pareto":
-            return self.rng.choice(pareto_front(handful) or handful)
+        if self.objective == "pareto" and (front := pareto_front(handful)):
+            return self.rng.choice(front)
         if self.objective == "scalarised":
             weights = {name: 1 - self.rng.random() for name in self.bounds}  # above 0
             return min(handful, key=lambda record: self._worst_share(record, weights))

@@ -21,7 +21,11 @@ _MIX = {"type": "pointwise", "out_channels": 1}
 _WINDOWS: tuple[dict[str, Any], ...] = (
     _MIX,
     *({"type": "conv", "out_channels": 1, "kernel_size": size, "stride": 2} for size in (1, 3, 5, 7)),
-    *({"type": kind, "kernel_size": size, "stride": 8} for kind in ("avg_pool", "max_pool") for size in range(2, 9)),
+    *(
+        {"type": kind, "kernel_size": size, "stride": 8}
+        for kind in ("avg_pool", "max_pool")
+        for size in range(8, 1, -1)
+    ),
 )
 
 
@@ -65,23 +69,24 @@ class Floor:
 
 
 def smallest(task: Task) -> list[Candidate]:
-    """Return the networks of a task with the least RAM and with the least Flash by their lower bounds.
+    """Return the networks of a task with the least RAM and with the least Flash by their lower bounds, of each form.
 
     They have one window, and after it at most a layer of one channel. Input and output have buffers of their own and
     the first layer's output lies beside them, so a longer network needs no less RAM; it has more weights as well.
-    Those with a convolution, and those that begin with it, are looked at apart: a toolchain may refuse to quantise a
-    network that only pools, or the pixels that a pooling window leaves.
+    A form is a kind of window, and whether that layer follows. Bounds say nothing between forms: the code of an
+    operator may take more Flash than the weights it saves, and a toolchain may refuse a network that only pools.
+    Of equal windows the largest is taken; another one may still link to a few bytes less (c_qemu: 16 at most).
     """
-    every = list(_short_networks(task))
-    mixing = [found for found in every if any(op.kind == "conv" for op in found.graph.ops)]
-    first = [found for found in every if found.graph.ops[0].kind == "conv"]
-    groups = [group for group in (every, mixing, first) if group]
-    chosen = [min(group, key=key).candidate for group in groups for key in (_by_ram, _by_flash)]
+    forms: dict[tuple[str, int], list[_Short]] = {}
+    for found in _short_networks(task):
+        forms.setdefault((found.graph.ops[0].kind, found.layers), []).append(found)
+    chosen = [min(form, key=key).candidate for form in forms.values() for key in (_by_ram, _by_flash)]
     return list({candidate.hash: candidate for candidate in chosen}.values())
 
 
 class _Short(NamedTuple):
     candidate: Candidate
+    layers: int
     graph: Graph
     size: Footprint
 
@@ -94,7 +99,7 @@ def _short_networks(task: Task) -> Iterator[_Short]:
         except (ValidationError, ConstructibilityError):
             continue  # a window larger than the image, an operator that the target lacks
         graph = task.space.graph(spec)
-        yield _Short(candidate, graph, footprint(graph, task.precision))
+        yield _Short(candidate, 1 + len(rest), graph, footprint(graph, task.precision))
 
 
 def _by_ram(found: _Short) -> tuple[int, int]:
@@ -115,7 +120,8 @@ def _verdict(task: Task, answers: list[Record]) -> str:
     for resource, limit in limits:
         sizes = [known_size(answer, resource) for answer in sized if resource in shortages(answer)]
         if sizes and len(sizes) == len(sized):
-            least = min(size for size in sizes if size is not None)
+            known = [size for size in sizes if size is not None]
+            least = min(known, key=lambda size: (size.at_least, size.bytes))  # measured ones first
             need = f"{'at least ' if least.at_least else ''}{least.bytes:,} bytes of {TITLES[resource]}"
             change = way_out(task, resource, least.bytes)
             return f"nothing can fit: even the smallest network needs {need}, and the limit is {limit:,}; {change}"

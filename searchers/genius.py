@@ -2,11 +2,12 @@
 
 from typing import ClassVar
 
-from pydantic import ValidationError
+from pydantic import NonNegativeFloat, ValidationError
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.cell_space import CellSpace
 from automcu_ray.graph import ConstructibilityError
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate
 from automcu_ray.spec import explain
 from automcu_ray.task import Form, Task
@@ -39,10 +40,10 @@ class GeniusSearch(EngineSearch):
         *,
         seed: int = 0,
         engine: Engine | None = None,
-        temperature: float = 0.0,
-        max_tokens: int = 1024,
-        patience: int = 5,
-        backoff_s: float = 1.0,
+        temperature: NonNegativeFloat = 0.0,
+        max_tokens: Positive = 1024,
+        patience: Positive = 5,
+        backoff_s: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(task, seed=seed, engine=engine, per_talk=1, parallel=1, patience=patience, backoff_s=backoff_s)
         self.sampling = Sampling(temperature=temperature, top_p=1.0, max_tokens=max_tokens)

@@ -4,6 +4,9 @@ from collections import deque
 from math import inf
 from typing import ClassVar
 
+from pydantic import NonNegativeInt
+
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate, Record, best
 from automcu_ray.task import Form, Task
 from searchers.base import BaseSearcher
@@ -38,7 +41,7 @@ class HeuristicSearch(BaseSearcher):
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
 
-    def __init__(self, task: Task, *, seed: int = 0, first_width: int = 4, guesses: int = 1) -> None:
+    def __init__(self, task: Task, *, seed: int = 0, first_width: Positive = 4, guesses: NonNegativeInt = 1) -> None:
         super().__init__(task, seed=seed)
         self.guesses = guesses
         self.growth = CellGrowth(task.cells) if task.form == "cell" else NetworkGrowth(task.space, first_width)

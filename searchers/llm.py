@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate, Record
 from automcu_ray.task import Task
 from searchers import history, prompting
@@ -12,7 +15,7 @@ from searchers.history import Shown
 from searchers.prompting import Prompter
 from searchers.replies import UnusableReply, read_candidates
 from searchers.schemas import batch_schema
-from searchers.talk import Sampling, Talk, TalkId
+from searchers.talk import Sampling, Talk, TalkId, TopP
 
 Context = Literal["selected", "none", "all", "shared"]
 _SHOWN: dict[Context, Callable[[Sequence[Record], int], Shown]] = {
@@ -48,15 +51,15 @@ class LLMSearch(EngineSearch):
         *,
         seed: int = 0,
         engine: Engine | None = None,
-        specs_per_call: int = 4,
+        specs_per_call: Positive = 4,
         context: Context = "selected",
-        history_tokens: int = 1200,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        max_tokens: int = 4096,
-        parallel: int = 1,
-        patience: int = 5,
-        backoff_s: float = 1.0,
+        history_tokens: NonNegativeInt = 1200,
+        temperature: NonNegativeFloat = 0.0,
+        top_p: TopP = 1.0,
+        max_tokens: Positive = 4096,
+        parallel: Positive = 1,
+        patience: Positive = 5,
+        backoff_s: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(
             task,

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate, Diagnosis, Record
 from automcu_ray.task import Task
 from searchers.engine_search import EngineSearch
@@ -11,7 +14,7 @@ from searchers.memory import Memory
 from searchers.prompting import Form, Prompter
 from searchers.replies import read_advice, read_candidate, read_code
 from searchers.schemas import Advice, advice_schema, spec_schema
-from searchers.talk import Sampling, Talk, TalkId
+from searchers.talk import Sampling, Talk, TalkId, TopP
 
 
 class LLMMemorySearch(EngineSearch):
@@ -43,17 +46,17 @@ class LLMMemorySearch(EngineSearch):
         seed: int = 0,
         engine: Engine | None = None,
         form: Form = "spec",
-        memory: int | Literal["all"] = 5,
+        memory: NonNegativeInt | Literal["all"] = 5,
         improver: bool = True,
         reference: bool = True,
         shared_context: bool = False,
-        top_n: int = 0,
-        temperature: float = 0.7,
-        top_p: float = 0.9,
-        max_tokens: int = 2048,
-        parallel: int = 2,
-        patience: int = 5,
-        backoff_s: float = 1.0,
+        top_n: NonNegativeInt = 0,
+        temperature: NonNegativeFloat = 0.7,
+        top_p: TopP = 0.9,
+        max_tokens: Positive = 2048,
+        parallel: Positive = 2,
+        patience: Positive = 5,
+        backoff_s: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(
             task, seed=seed, engine=engine, per_talk=1, parallel=parallel, patience=patience, backoff_s=backoff_s

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from automcu_ray.config import Plugin
 from automcu_ray.credit import Credits
@@ -19,7 +21,7 @@ from searchers.engines.base import Engine
 PROPOSERS = tuple(Plugin(name=name) for name in ("capacity", "evolution", "llm_memory"))
 _LENT = (  # what a proposer asks of its run; `_learn` keeps the rest
     *("repository", "gate", "rng", "waiting", "ready", "live", "seen", "spent", "lookahead"),
-    *("trained_budget", "proposal_budget", "token_budget", "usd_budget"),
+    *("trained_budget", "proposal_budget", "token_budget", "usd_budget", "trains_refused"),
 )
 _SECONDS_PER_HOUR = 3600.0
 _OWN_SECONDS = 1.0  # of a proposal, whatever else it costs: one from a table or a duplicate is not free either
@@ -55,12 +57,12 @@ class MixedSearch(BaseSearcher):
         seed: int = 0,
         engine: Engine | None = None,
         proposers: tuple[Plugin, ...] = PROPOSERS,
-        discount: float = 0.95,
-        exploration: float = 0.25,
-        usd_per_hour: float = 1.0,
+        discount: Annotated[float, Field(gt=0, lt=1)] = 0.95,
+        exploration: NonNegativeFloat = 0.25,
+        usd_per_hour: PositiveFloat = 1.0,
     ) -> None:
         super().__init__(task, seed=seed)
-        _check(proposers, discount, usd_per_hour)
+        _check(proposers)
         self.proposers = {plugin.name: pick_searcher(plugin, task, seed=seed, engine=engine) for plugin in proposers}
         asking = [name for name, proposer in self.proposers.items() if isinstance(proposer, EngineSearch)]
         if len(asking) > 1:
@@ -79,12 +81,15 @@ class MixedSearch(BaseSearcher):
         ranking = self._ranking()
         if self.asking is not None and (found := self.asking.collect()) is not None:
             return self._signed(self.asking.name, found)
+        if self.gave_up:  # nobody is asked any more, but what was ordered before comes
+            return self._last_orders()
         for name in ranking:
             proposal = self.proposers[name].propose()
             if proposal is not None:
                 return self._signed(name, [proposal] if isinstance(proposal, Candidate) else proposal)
         stuck = [proposer.gave_up or proposer.overspent for proposer in self.proposers.values()]
-        self.gave_up = "; ".join(dict.fromkeys(stuck)) if all(stuck) else ""
+        if all(stuck):
+            self.gave_up = "; ".join(dict.fromkeys(stuck))
         return None
 
     def observe(self, record: Record) -> None:
@@ -126,6 +131,15 @@ class MixedSearch(BaseSearcher):
         ranking = self.bandit.ranking(self.under_way + Counter({name: asking.coming}))
         return [name, *(other for other in ranking if other != name)] if asking.owed else ranking
 
+    def _last_orders(self) -> Sequence[Candidate] | None:
+        """Return what comes of conversations that are under way, or that were paid for before a kill."""
+        asking = self.asking
+        if asking is None:
+            return None
+        asking.gave_up = asking.gave_up or self.gave_up
+        found = asking.propose()
+        return None if found is None else self._signed(asking.name, found)
+
     def _signed(self, name: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates that say who proposed them; rules that stand in for a language model say so themselves."""
         self.under_way[name] += len(candidates)
@@ -147,7 +161,7 @@ def asking(searcher: BaseSearcher) -> EngineSearch | None:
     return found if isinstance(found, EngineSearch) else None
 
 
-def _check(proposers: Sequence[Plugin], discount: float, usd_per_hour: float) -> None:
+def _check(proposers: Sequence[Plugin]) -> None:
     names = [plugin.name for plugin in proposers]
     if not names:
         raise ConfigError("searcher.proposers: name at least one searcher, such as [capacity, evolution].")
@@ -157,7 +171,3 @@ def _check(proposers: Sequence[Plugin], discount: float, usd_per_hour: float) ->
         raise ConfigError("searcher.proposers: 'mixed' cannot be one of its own proposers: name the others.")
     if code := [plugin.name for plugin in proposers if plugin.options.get("form") == "code"]:
         raise ConfigError(f"searcher.proposers: {code[0]!r} would write code, which the others cannot change: no form.")
-    if not 0 < discount < 1:
-        raise ConfigError(f"searcher.discount must be between 0 and 1, found {discount:g}.")
-    if not usd_per_hour > 0:
-        raise ConfigError(f"searcher.usd_per_hour must be greater than 0, found {usd_per_hour:g}.")

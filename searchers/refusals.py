@@ -18,10 +18,12 @@ class Form(NamedTuple):
 
 
 class Refusals:
-    """Keeps the widths of refused networks and says which others are surely refused for the same reason.
+    """Keeps the widths of refused networks and says which others would be refused for the same reason.
 
     Networks of equal form have the same operators in the same order, at the same sizes of images; so one that has at
-    least as many channels everywhere has no fewer weights, and no smaller tensor. A skip that appears or goes because
+    least as many channels everywhere has no fewer weights, and no smaller tensor. That much is certain. That a
+    toolchain's own part, its code and how its planner packs tensors, does not shrink as widths grow is taken for
+    granted: a planner that packs a wider network better would make this wrong. A skip that appears or goes because
     widths come to be equal makes another form.
     """
 

@@ -1,9 +1,12 @@
 """What a candidate's verdict, and what its trial reported to Ray Tune, make of it."""
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from automcu_ray.feasibility import FeasibilityReport, Rung
 from automcu_ray.record import Status, TrainingSummary
+from automcu_ray.spec import explain
 
 METRIC = "val_accuracy"
 _PREFIX = "training/"  # Tune hands results over flat: the fields of "training" arrive as "training/epochs" and so on
@@ -23,9 +26,33 @@ def reason_of(report: FeasibilityReport) -> str:
     return "; ".join(violation.message for violation in report.violations)
 
 
-def training_summary(result: dict[str, Any] | None) -> TrainingSummary | None:
-    """Return the summary in Tune's last result; a foreign trainable may report the metric alone. None without one."""
-    if not result or METRIC not in result:
-        return None
-    fields = {key.removeprefix(_PREFIX): value for key, value in result.items() if key.startswith(_PREFIX)}
-    return TrainingSummary.model_validate(fields or {METRIC: result[METRIC]})
+class Ending(NamedTuple):
+    """What became of a trial; `lost_seconds` it trained in vain."""
+
+    status: Status
+    reason: str
+    report: FeasibilityReport
+    training: TrainingSummary | None = None
+    lost_seconds: float = 0.0
+
+
+def ending(result: dict[str, Any] | None, report: FeasibilityReport, *, error: bool) -> Ending:
+    """Return what Tune's last result, and the verdict on its candidate, make of a trial.
+
+    A trainable of someone else's may report the metric alone, and whatever else it likes: what a summary has no field
+    for is left out, and what cannot be read as one is a failure.
+    """
+    if result and result.get("failure"):
+        return Ending("failed", str(result["failure"])[:300], report, lost_seconds=_seconds(result.get("seconds")))
+    if error or not result or METRIC not in result:
+        return Ending("failed", "training ended with an error; see the trial's log", report)
+    told = {name: result[key] for name in TrainingSummary.model_fields if (key := _PREFIX + name) in result}
+    try:
+        summary = TrainingSummary.model_validate({METRIC: result[METRIC], **told})
+    except ValidationError as problem:
+        return Ending("failed", f"what the trial reported cannot be read: {explain(problem)}", report)
+    return Ending(status_of(report), reason_of(report), report, summary)
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0

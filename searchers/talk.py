@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, NonNegativeFloat
 
 from automcu_ray.feasibility import Rung, Violation
 from automcu_ray.frozen import Frozen
 from automcu_ray.ledger import Cost
+from automcu_ray.protocol import Positive
 from automcu_ray.record import Candidate
 from searchers import prompting
 from searchers.engines.base import Begun, Engine, Message, Reply, Request
@@ -15,15 +18,16 @@ from searchers.replies import REPLY_CHARS, UnusableReply
 
 TURNS = 4  # requests of one conversation at most: two roles, and one repair of each
 _SEEDS_PER_RUN = 1_000_000  # paper 002 adds the call to the seed: runs with neighbouring seeds would share some
+TopP = Annotated[float, Field(gt=0, le=1)]
 _T = TypeVar("_T")
 
 
 class Sampling(Frozen):
     """How an engine draws its text."""
 
-    temperature: float = 0.7
-    top_p: float = 0.9
-    max_tokens: int = 2048
+    temperature: NonNegativeFloat = 0.7
+    top_p: TopP = 0.9
+    max_tokens: Positive = 2048
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Configuration: groups, flags, settings, and errors of one line."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from automcu_ray.config import compose, merge, names, parse_setting
 from automcu_ray.errors import ConfigError
+from automcu_ray.run_folder import RunFolder
 
 
 def message(choices: dict[str, str | None], *settings: str) -> str:
@@ -109,3 +111,46 @@ def test_a_data_sets_name_replaces_the_tasks_or_picks_its_table() -> None:
     table = compose({"task": "nasbench201", "dataset": "cifar100"}).dataset
     assert table.model_dump() == {"name": "nasbench201", "table": "cifar100"}
     assert compose({"task": "cifar10", "dataset": "mnist"}, ["dataset.max_train=9"]).dataset.options == {"max_train": 9}
+
+
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [
+        ("task", "cifar10"),
+        ("dataset", "mnist"),
+        ("searcher", "evolution"),
+        ("target", "rp2040"),
+        ("engine", "offline"),
+        ("backend", "analytic"),
+        ("trainer", "fast"),
+    ],
+)
+def test_a_setting_that_names_a_file_counts_as_its_flag(flag: str, name: str) -> None:
+    assert compose({}, [f"{flag}={name}"]) == compose({flag: name}) != compose({})
+
+
+def test_settings_of_what_a_setting_names_go_over_its_file() -> None:
+    config = compose({"searcher": "random"}, ["searcher.sample=3", "searcher=evolution", "task=cifar10"])
+    assert (config.searcher.name, config.searcher.options["sample"]) == ("evolution", 3)
+    assert (config.task, config.dataset.name) == ("cifar10", "cifar10")
+    assert "did you mean 'evolution'?" in message({}, "searcher=evolutoin")
+
+
+def test_a_warm_start_keeps_the_run_that_a_link_led_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time the run is resumed, `latest` is the run itself, and the working directory may be another one."""
+    (tmp_path / "first").mkdir()
+    (tmp_path / "latest").symlink_to("first")
+    monkeypatch.chdir(tmp_path)
+    for setting in (["latest"], f"{tmp_path}/latest", "first/../latest"):
+        config = compose({}, [f"warm_start.runs={json.dumps(setting)}"])
+        assert config.warm_start.runs == ((tmp_path / "first").resolve(),)
+    second = RunFolder.new(tmp_path, "second", config)
+    second.create(config)
+    assert (tmp_path / "latest").resolve() == second.path
+    assert RunFolder.existing(tmp_path / "latest")[1].warm_start.runs == config.warm_start.runs
+
+
+def test_types_are_named_as_they_are_written_in_yaml() -> None:
+    assert message({}, "warm_start.runs=3") == "warm_start.runs: Input should be a list, like [a, b], found '3'."
+    assert message({}, "budget=3") == "budget: Input should be `key: value` lines, found '3'."
+    assert message({}, "searcher=3") == "searcher: Input should be `key: value` lines, found '3'."

@@ -5,9 +5,20 @@ import pytest
 from automcu_ray import plan
 from automcu_ray.config import compose
 from automcu_ray.errors import ConfigError
+from automcu_ray.graph import Shape
 from automcu_ray.spec import ArchitectureSpec
 from backends.base import Backend
 from tests.trainables.test_finalist import VendorBackend
+
+
+class PlainImages:
+    """What a plan asks of a data set."""
+
+    name, wants, classes = "plain", "network", ("a", "b")
+    train = range(1000)
+
+    def __init__(self, input_shape: Shape) -> None:
+        self.input_shape = input_shape
 
 
 @pytest.mark.parametrize("backend", ["vela", "analytic"])
@@ -32,3 +43,28 @@ def test_without_a_toolchain_an_accelerator_still_refuses_by_its_own_limits() ->
     graph = found.task.space.graph(ArchitectureSpec.model_validate({"backbone": wide}))
     (violation,) = found.foresee(graph, found.task)
     assert violation.resource == "weight_memory" and violation.limit_bytes == 442_368
+
+
+def test_a_skeleton_that_the_images_do_not_suit_is_refused_at_once() -> None:
+    config = compose({"task": "digits", "searcher": "random", "backend": "analytic"}, ["skeleton={channels: 4}"])
+    odd = PlainImages((1, 30, 30))
+    with pytest.raises(ConfigError, match=r"skeleton: it cannot be built .* must be a multiple of 4, found 30"):
+        plan._task(config, odd)  # type: ignore[arg-type]
+    assert plan._task(config, PlainImages((1, 32, 32))).form == "cell"  # type: ignore[arg-type]
+
+
+def digits_plan(*settings: str) -> plan.Plan:
+    return plan.prepare(compose({"task": "digits", "searcher": "random", "backend": "analytic"}, list(settings)))
+
+
+@pytest.mark.parametrize("which", ["proxy", "full"])
+def test_more_reports_than_steps_are_refused_before_the_run(which: str) -> None:
+    """1,167 images are 19 steps of 64."""
+    assert digits_plan(f"trainer.{which}.reports_per_epoch=19").doubts == ()
+    with pytest.raises(ConfigError, match=f"trainer.{which}.reports_per_epoch=20.*has 19 steps.*19 at most"):
+        digits_plan(f"trainer.{which}.reports_per_epoch=20")
+
+
+def test_a_training_of_a_few_steps_is_doubted() -> None:
+    (doubt,) = digits_plan("trainer.proxy.batch_size=400", "trainer.proxy.epochs=3").doubts
+    assert "trainer.proxy trains for 9 steps in all" in doubt

@@ -19,7 +19,7 @@ from automcu_ray import sweeper
 from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
 from automcu_ray.cell_space import kernel_area
 from automcu_ray.cluster import ray
-from automcu_ray.errors import ConfigError
+from automcu_ray.errors import ConfigError, ToolchainError
 from automcu_ray.metrics import Metrics
 from automcu_ray.outcomes import Outcome
 from automcu_ray.repository import Repository
@@ -98,6 +98,28 @@ def test_a_sweep_started_again_runs_nothing_twice(monkeypatch: pytest.MonkeyPatc
     assert ablate(monkeypatch, data, tmp_path) == 0
     assert len(calls) == 5 and len(set(calls)) == 5
     assert len(pq.read_table(tmp_path / "results" / "results.parquet")) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "done"), [(ToolchainError("gcc vanished"), 1, 3), (ConfigError("a file is gone"), 2, 2)]
+)
+def test_a_failure_costs_its_own_run_and_no_results(
+    monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path, error: Exception, status: int, done: int
+) -> None:
+    real, calls = sweeper._run, []
+
+    def fail_at_the_third(run: Any, *rest: Any) -> Any:
+        calls.append(run.name)
+        if len(calls) == 3:
+            raise error
+        return real(run, *rest)
+
+    monkeypatch.setattr(sweeper, "_run", fail_at_the_third)
+    assert ablate(monkeypatch, data, tmp_path) == status
+    results = tmp_path / "results"
+    assert len(pq.read_table(results / "results.parquet")) == done and (results / "index.html").exists()
+    assert ablate(monkeypatch, data, tmp_path) == 0
+    assert len(pq.read_table(results / "results.parquet")) == 4
 
 
 @pytest.mark.slow  # Ray starts, and each of its processes imports torch

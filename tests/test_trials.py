@@ -43,6 +43,9 @@ def test_a_search_of_several_tuners_is_one_search(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 3)
     usual = signal.getsignal(signal.SIGINT)
     folder = RunFolder(tmp_path / "run")
+    left = folder.tune / "20260101-000000-0"  # by a Tuner that was killed
+    left.mkdir(parents=True)
+    (left / "experiment_state-x.json").write_text("{}")
     try:
         manifest = search(folder, "budget.trained=8")
     finally:
@@ -51,7 +54,7 @@ def test_a_search_of_several_tuners_is_one_search(tmp_path: Path, monkeypatch: p
     trained = [record for record in records if record.status == "ok"]
     assert len(trained) == 8 and len({record.candidate.hash for record in trained}) == 8
     assert manifest is not None and manifest["val_accuracy"] == max(record.score for record in trained)
-    assert len(list(folder.tune.iterdir())) == 3  # 3 + 3 + 2
+    assert len(list(folder.tune.iterdir())) == 1 + 3  # 3 + 3 + 2 trials
     assert [path for path in folder.tune.rglob("*") if path.is_file()] == []
     assert signal.getsignal(signal.SIGINT) is usual
 
@@ -80,6 +83,14 @@ def test_ctrl_c_ends_all_tuners_and_not_one(tmp_path: Path, monkeypatch: pytest.
     searched = repository.find("searched")
     assert searched is not None and searched["interrupted"]
     assert 50 <= len(repository.records) < 4000
+
+
+def test_where_tune_sets_no_handler_nothing_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Quiet:
+        def fit(self) -> None: ...
+
+    monkeypatch.setenv("TUNE_DISABLE_SIGINT_HANDLER", "1")
+    assert not trials._interrupted(Quiet())
 
 
 def test_what_tune_leaves_goes_and_a_failed_trials_log_stays(tmp_path: Path) -> None:

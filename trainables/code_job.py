@@ -1,6 +1,5 @@
 """One training of generated code, in a jail: a TrainingJob that sees no network, only what comes out."""
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,8 +47,7 @@ class CodeJob(TrainingJob):
 
     def finish(self, epoch: Epoch) -> tuple[TrainingSummary, DeployedNetwork]:
         summary, deployed = super().finish(epoch)
-        as_float = dataclasses.replace(deployed, precision="float32", onnx=deployed.float_onnx)
-        accuracy = as_float.accuracy(self.val_split.images, self.val_split.labels)
+        accuracy = deployed.as_float.accuracy(self.val_split.images, self.val_split.labels)
         return summary.model_copy(update={"val_accuracy_float": accuracy}), deployed
 
     def save(self, folder: Path) -> Path:

@@ -27,10 +27,17 @@ def examine(
     board, elf = None, folder / BOARD_ELF
     if job.board is not None and elf.exists():
         board = run_on_board(job.board, elf, job.task, deployed, test.images[:board_images])
-    manifest = {**_figures(winner, job, board), **_accuracies(winner, deployed, job, test), **about}
+    quantised = winner.training is not None and winner.training.quantised
+    trained = load_deployed(folder / "ptq") if quantised else deployed  # in float, that is what was trained
+    manifest = {
+        **_figures(winner, job, board),
+        **_accuracies(winner, deployed, job, test),
+        "test_accuracy_float": trained.as_float.accuracy(test.images, test.labels),
+        **about,
+    }
     write_bundle(
         bundle,
-        deployed,
+        dataclasses.replace(deployed, float_onnx=trained.float_onnx),
         manifest,
         shipped=folder / SHIPPED,
         images=test.images,
@@ -70,12 +77,11 @@ def _accuracies(winner: Finalist, deployed: DeployedNetwork, job: FinalistJob, t
     backend = job.toolchain and job.toolchain.backend
     shipped = backend.accuracy(deployed, job.task, test.images, test.labels) if backend else None
     as_onnx = shipped is None
-    as_float = dataclasses.replace(deployed, precision="float32", onnx=deployed.float_onnx)
     return {
         "val_accuracy": winner.training.val_accuracy,
         "val_accuracy_float": winner.training.val_accuracy_float,
         "test_accuracy": deployed.accuracy(test.images, test.labels) if as_onnx else shipped,
-        "test_accuracy_float": as_float.accuracy(test.images, test.labels),
+        "quantised": [way.model_dump(mode="json") for way in winner.training.quantised],
         "test_images": len(test),
         "input": {
             "shape": deployed.input_shape,

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,11 +18,13 @@ from automcu_ray.errors import AutoMcuError, BoardError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.protocol import Protocol
-from automcu_ray.record import BoardResult, Candidate, Finalist
+from automcu_ray.record import BoardResult, Candidate, Finalist, Quantised, TrainingSummary
 from automcu_ray.task import Task
+from automcu_ray.whole_file import write_whole
 from backends.actor import Toolchain, in_words_of_the_spec
 from backends.base import Backend
 from backends.boards.base import Board
+from trainables.checkpoint import Checkpoint
 from trainables.code_job import CodeJob
 from trainables.datasets.base import Images, Split
 from trainables.job import TrainingJob
@@ -30,7 +32,10 @@ from trainables.loop import Epoch
 
 BOARD_CHECK_IMAGES = 16
 SHIPPED, BOARD_ELF = "shipped", "board.elf"  # in a finalist's folder: what the bundle will hold, what the board runs
+EPOCH = "epoch"  # the number of the last epoch, for the progress line
 FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest seen, a wrong layer is off by far more
+
+Trained = tuple[TrainingSummary, DeployedNetwork]
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,13 @@ class FinalistJob:
     folder: Path
     seed: int
     threads: int = 1
+    gpus: float = 1.0
     jail: JailConfig = field(default_factory=JailConfig)
     second_opinions: tuple[Backend, ...] = ()
+
+    def qat_epochs(self, candidate: Candidate) -> int:
+        """How long a candidate trains on with rounding: only what becomes int8, and is no generated code."""
+        return self.protocol.qat_epochs if self.task.precision == "int8" and candidate.structure is not None else 0
 
 
 def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
@@ -163,7 +173,8 @@ def run_on_board(board: Board, elf: Path, task: Task, deployed: DeployedNetwork,
 
 
 def save_deployed(deployed: DeployedNetwork, folder: Path) -> None:
-    """Write a deployed network as two ONNX files and a small JSON file."""
+    """Write a deployed network as two ONNX files and a small JSON file, and their folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "float32.onnx").write_bytes(deployed.float_onnx)
     (folder / "deployed.onnx").write_bytes(deployed.onnx)
     about = {k: v for k, v in dataclasses.asdict(deployed).items() if not isinstance(v, bytes)}
@@ -180,22 +191,60 @@ def load_deployed(folder: Path) -> DeployedNetwork:
 
 
 def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path) -> tuple[Finalist, DeployedNetwork]:
-    training, epochs = _start(candidate, job)
+    training, epochs = _start(candidate, job, folder)
     with contextlib.closing(training):
-        for epoch in epochs:
-            (folder / "epoch").write_text(str(epoch.number))  # for the progress line
+        epoch = _last(epochs, folder, 0)
         summary, deployed = training.finish(epoch)
         checkpoint = training.save(folder)
+        if job.qat_epochs(candidate):
+            more = training.start_rounded(_checkpoint("qat", candidate, job, folder))
+            _last(more, folder, job.protocol.epochs)
+            summary, deployed = _better((summary, deployed), training.finish(epoch), job.val_split, folder)
     save_deployed(deployed, folder)
     return found.model_copy(update={"training": summary.model_copy(update={"checkpoint": str(checkpoint)})}), deployed
 
 
-def _start(candidate: Candidate, job: FinalistJob) -> tuple[TrainingJob, Iterator[Epoch]]:
+def _start(candidate: Candidate, job: FinalistJob, folder: Path) -> tuple[TrainingJob, Iterator[Epoch]]:
+    """Return a training and its epochs; those of generated code begin anew after an interruption."""
     if candidate.structure is None:
-        jailed = CodeJob(job.task, job.protocol, job.train_split, job.val_split, job.jail, threads=job.threads)
+        shares: Any = {"threads": job.threads, "gpus": job.gpus}
+        jailed = CodeJob(job.task, job.protocol, job.train_split, job.val_split, job.jail, **shares)
         return jailed, jailed.start(candidate.code, seed=job.seed)
-    training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split)
-    return training, training.start(candidate.structure, seed=job.seed)
+    training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split, gpus=job.gpus)
+    checkpoint = _checkpoint("float", candidate, job, folder)
+    return training, training.start(candidate.structure, seed=job.seed, checkpoint=checkpoint)
+
+
+def _checkpoint(phase: str, candidate: Candidate, job: FinalistJob, folder: Path) -> Checkpoint:
+    what = f"{phase} {candidate.trial_config()} {job.task.input_shape} {job.task.num_classes}"
+    how = f"{job.protocol.model_dump_json()} seed {job.seed} {job.task.dataset} {len(job.train_split)}"
+    return Checkpoint(folder / f"{phase}.checkpoint", f"{what} {how}")
+
+
+def _last(epochs: Iterator[Epoch], folder: Path, before: int) -> Epoch:
+    """Train to the end and return the last epoch, leaving the number of each, after those before, for the screen."""
+    for epoch in epochs:
+        write_whole(folder / EPOCH, str(before + epoch.number).encode())
+    return epoch
+
+
+def _better(ptq: Trained, qat: Trained, val: Split, folder: Path) -> Trained:
+    """Return the one of two ways to int8 that validation prefers, the shorter one of equals, and keep both files.
+
+    The float accuracy stays that of the float network; the seconds are those of both trainings.
+    """
+    ways = (_quantised("ptq", *ptq, val, folder), _quantised("qat", *qat, val, folder))
+    first, other = ways if ways[0].val_accuracy >= ways[1].val_accuracy else ways[::-1]
+    about = {"val_accuracy": first.val_accuracy, "quantised": (first, other), "seconds": qat[0].seconds}
+    return ptq[0].model_copy(update=about), (ptq if first.method == "ptq" else qat)[1]
+
+
+def _quantised(
+    method: Literal["ptq", "qat"], summary: TrainingSummary, deployed: DeployedNetwork, val: Split, folder: Path
+) -> Quantised:
+    save_deployed(deployed, folder / method)
+    as_float = deployed.as_float.accuracy(val.images, val.labels)
+    return Quantised(method=method, val_accuracy=summary.val_accuracy, val_accuracy_float=as_float)
 
 
 def _refused(found: Finalist, reason: str) -> Finalist:

@@ -6,7 +6,7 @@ from pathlib import Path
 import ray
 
 from automcu_ray.record import Candidate, Finalist
-from trainables.finalist import FinalistJob, run_finalist
+from trainables.finalist import EPOCH, FinalistJob, run_finalist
 
 POLL_S = 0.5
 
@@ -49,6 +49,6 @@ def _result(ref: object, candidate: Candidate) -> Finalist:
 
 
 def _describe(candidate: Candidate, job: FinalistJob) -> str:
-    epoch = Path(job.folder / candidate.hash / "epoch")
+    epoch = Path(job.folder / candidate.hash / EPOCH)
     done = epoch.read_text() if epoch.exists() else "0"
-    return f"#{candidate.number} epoch {done}/{job.protocol.epochs}"
+    return f"#{candidate.number} epoch {done}/{job.protocol.epochs + job.qat_epochs(candidate)}"

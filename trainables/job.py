@@ -13,8 +13,12 @@ from automcu_ray.network import Network
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import Structure, TrainingSummary
 from automcu_ray.task import Task
+from trainables.augment import normalize
+from trainables.checkpoint import Checkpoint
 from trainables.datasets.base import Images, Split
-from trainables.loop import Epoch, Resident, peak_memory_bytes, train
+from trainables.loop import Epoch, Resident, evaluate, train, train_scored_by
+from trainables.memory import forget_peak_memory, keep_freed_memory, peak_memory_bytes
+from trainables.qat import Rounded
 
 
 class TrainingJob:
@@ -32,17 +36,46 @@ class TrainingJob:
         self.device = "cuda" if gpus and torch.cuda.is_available() else "cpu"
         self.network: nn.Module = nn.Identity()
 
-    def start(self, structure: Structure, *, seed: int) -> Iterator[Epoch]:
-        """Build the network with weights drawn from `seed`, and return its training, an epoch at a time."""
+    def start(self, structure: Structure, *, seed: int, checkpoint: Checkpoint | None = None) -> Iterator[Epoch]:
+        """Build the network with weights drawn from `seed`, and return its training, an epoch at a time.
+
+        Where `checkpoint` has a state, that is the training's rest.
+        """
         self.network = nn.Identity()  # the worker is reused: the last candidate's memory must not count
         if self.device == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.set_per_process_memory_fraction(min(1.0, self.gpus))  # beyond it: out of memory, here alone
-            torch.cuda.reset_peak_memory_stats()
-        self.seed, self.seconds = seed, 0.0
+        keep_freed_memory()  # but not what the last training left
+        self.peak_is_its_own = forget_peak_memory(self.device)
+        self.seed, self.seconds = seed, checkpoint.seconds if checkpoint else 0.0
         torch.manual_seed(seed)
         self.network = Network(self.task.graph(structure))
-        return self._timed(train(self.network, self._resident, self.val_split, self.protocol, self.device, seed))
+        data = self._resident, self.val_split
+        return self._timed(train(self.network, *data, self.protocol, self.device, seed, checkpoint=checkpoint))
+
+    def start_rounded(self, checkpoint: Checkpoint) -> Iterator[Epoch]:
+        """Return more training of the network just trained, rounded as int8 rounds it, an epoch at a time.
+
+        After the last epoch `finish` deploys what came of it; `seconds` go on.
+        """
+        assert isinstance(self.network, Network), "a spec or a cell has been trained"
+        protocol, teacher = self.protocol.rounded, self.network.to(self.device).eval()
+        self.seconds += checkpoint.seconds
+        rounded = Rounded(teacher, normalize(self._resident.images[: protocol.calibration_images]))
+        yield from self._timed(
+            train_scored_by(
+                lambda: evaluate(rounded, self.val_split, self.device),
+                rounded,
+                self._resident,
+                protocol,
+                self.device,
+                self.seed,
+                layout=torch.channels_last,
+                checkpoint=checkpoint,
+                teacher=teacher if protocol.distill else None,
+            )
+        )
+        self.network = rounded.shipped()
 
     @functools.cached_property
     def _resident(self) -> Resident:
@@ -70,9 +103,11 @@ class TrainingJob:
             ToolchainError: the network cannot be exported or quantised.
         """
         started_s = time.perf_counter()
-        deployed = self._deploy(self.train_split.images[: self.protocol.calibration_images])
-        accuracy = deployed.accuracy(self.val_split.images, self.val_split.labels)
-        self.seconds += time.perf_counter() - started_s
+        try:
+            deployed = self._deploy(self.train_split.images[: self.protocol.calibration_images])
+            accuracy = deployed.accuracy(self.val_split.images, self.val_split.labels)
+        finally:  # a failure has taken its time too
+            self.seconds += time.perf_counter() - started_s
         summary = self._summary(epoch, accuracy, stopped_early=epoch.stopped_early)
         return summary.model_copy(update={"peak_memory_bytes": self._peak_memory_bytes()}), deployed
 
@@ -104,4 +139,4 @@ class TrainingJob:
         return deploy(network, self.task.input_shape, precision=self.task.precision, calibration=calibration)
 
     def _peak_memory_bytes(self) -> int | None:
-        return peak_memory_bytes(self.device)
+        return peak_memory_bytes(self.device) if self.peak_is_its_own else None

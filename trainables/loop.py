@@ -1,10 +1,11 @@
 """The training loop: one protocol, uint8 images on the training device, an epoch at a time."""
 
+import json
 import math
-import resource
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from automcu_ray.protocol import Protocol
 from trainables.augment import augment, mix, normalize
+from trainables.checkpoint import Checkpoint
 from trainables.memory import keep_freed_memory
 from trainables.step import (
     PAYING_STEPS,
@@ -73,9 +75,18 @@ class Epoch:
 
 
 def train(
-    network: nn.Module, train_split: Examples, val_split: Examples, protocol: Protocol, device: str, seed: int
+    network: nn.Module,
+    train_split: Examples,
+    val_split: Examples,
+    protocol: Protocol,
+    device: str,
+    seed: int,
+    *,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[Epoch]:
     """Train in place, yielding at each report; the last one says why it is the last.
+
+    `checkpoint` is written after each epoch; where it has a state, training goes on from there, to the same end.
 
     Raises:
         FloatingPointError: the loss is no longer finite.
@@ -84,8 +95,8 @@ def train(
     def accuracy() -> float:
         return evaluate(network, val_split, device)
 
-    layout = torch.channels_last
-    return train_scored_by(accuracy, network, train_split, protocol, device, seed, layout=layout, recorded=True)
+    data, layout = (network, train_split), torch.channels_last
+    return train_scored_by(accuracy, *data, protocol, device, seed, layout=layout, recorded=True, checkpoint=checkpoint)
 
 
 def train_scored_by(
@@ -98,38 +109,37 @@ def train_scored_by(
     *,
     layout: torch.memory_format,
     recorded: bool = False,
+    checkpoint: Checkpoint | None = None,
+    teacher: nn.Module | None = None,
 ) -> Iterator[Epoch]:
     """Do what `train` does where someone else knows the validation labels: `accuracy` is asked at each report.
 
     `layout` is how batches lie in memory: channels_last is faster, but a `view` behind a convolution fails in it.
-    `recorded` lets a GPU replay steps, which networks that decide something in Python do not survive.
+    `recorded` lets a GPU replay steps; networks that decide something in Python do not survive it. `teacher` is a
+    trained network, whose answers are worth `protocol.distill` of the loss.
     """
     keep_freed_memory()
     network.to(device).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     optimizer = make_optimizer(network, protocol, device)
-    step: StepFunction = Step(network, optimizer, protocol, device)
     batches = _Batches(Resident.of(train_split, device), protocol, seed, layout)
-    if device.startswith("cuda"):
-        torch.backends.cudnn.deterministic = True  # same seed, same weights
-        if recorded and batches.total >= PAYING_STEPS:
-            step = RecordedStep(Step(network, optimizer, protocol, device))
+    torch.backends.cudnn.deterministic = True  # the same weights again, but for max pooling: its sums may vary
+    plain = Step(network, optimizer, protocol, device, teacher)
+    replayed = recorded and device.startswith("cuda") and batches.total >= PAYING_STEPS
+    step: StepFunction = RecordedStep(plain) if replayed else plain
     mean = RunningMean(network, protocol.ema_decay) if protocol.ema_decay is not None else None
-    best, since_best = 0.0, 0
-    for report in range(1, protocol.reports + 1):
-        network.train()
-        loss = _steps(batches.until(report), step, optimizer, mean, network)
-        own = mean.put_into(network) if mean is not None else None
-        score = accuracy()
-        since_best = 0 if score > best else since_best + 1
-        best = max(best, score)
-        plateau = protocol.patience is not None and since_best >= protocol.patience
-        last = plateau or report == protocol.reports
-        number = -(-report // protocol.reports_per_epoch)
-        yield Epoch(number, score, loss, last, stopped_early=plateau and report < protocol.reports)
-        if last:
-            return
-        if own is not None:
+    course = _Course(network, optimizer, batches, mean, protocol)
+    if checkpoint is not None and checkpoint.state is not None:
+        course.restore(checkpoint.state)
+    while not course.over:
+        loss = _steps(batches.until(course.reports + 1), step, optimizer, mean, network)
+        own = mean.put_into(network) if mean is not None else network.state_dict()
+        course.score(accuracy(), loss)
+        if checkpoint is not None and course.reports % protocol.reports_per_epoch == 0:
+            checkpoint.save(course.state(own))
+        if not course.over:
+            yield course.epoch
             network.load_state_dict(own)
+    yield course.epoch  # of a training that had ended before an interruption, all there is
 
 
 def evaluate(network: nn.Module, split: Examples, device: str) -> float:
@@ -146,13 +156,6 @@ def predict(network: nn.Module, images: NDArray[np.uint8] | Tensor, device: str)
     return classes
 
 
-def peak_memory_bytes(device: str) -> int:
-    """Return the most memory this process has used: allocated on a GPU, resident on a CPU."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 class _Batches:
     """The batches of a training in order, each with its learning rate; epochs in a fresh random order."""
 
@@ -160,8 +163,8 @@ class _Batches:
         self.data, self.protocol, self.layout = data, protocol, layout
         self.generator = torch.Generator(device=data.labels.device).manual_seed(seed)
         self.chance = np.random.default_rng(seed)
-        self.images = max(1, round(protocol.train_share * len(data.labels)))
-        self.per_epoch = -(-self.images // protocol.batch_size)
+        self.images = protocol.images_per_epoch(len(data.labels))
+        self.per_epoch = protocol.steps_per_epoch(len(data.labels))
         self.total, self.step = protocol.epochs * self.per_epoch, 0
         if protocol.reports_per_epoch > self.per_epoch:
             raise ValueError(f"{protocol.reports_per_epoch} reports an epoch, but an epoch has {self.per_epoch} steps")
@@ -175,12 +178,79 @@ class _Batches:
                 self.order = torch.split(order[: self.images], self.protocol.batch_size)
             yield learning_rate(self.protocol, step, self.total), self._inputs(self.order[number])
 
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` takes, at the end of an epoch."""
+        chance = json.dumps(self.chance.bit_generator.state)  # its integers have 128 bits
+        return {"step": self.step, "generator": self.generator.get_state(), "chance": chance}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with the batches after those that had been given when `state` was taken."""
+        self.step = state["step"]
+        self.generator.set_state(state["generator"])
+        self.chance.bit_generator.state = json.loads(state["chance"])
+
     def _inputs(self, chosen: Tensor) -> tuple[Tensor, ...]:
         batch, labels = augment(self.data.images[chosen], self.protocol, self.generator), self.data.labels[chosen]
         if not (self.protocol.mixup or self.protocol.cutmix):
             return batch.contiguous(memory_format=self.layout), labels
         mixed = mix(batch, self.protocol, self.generator, self.chance)
         return mixed.images.contiguous(memory_format=self.layout), labels, labels[mixed.partner], mixed.share
+
+
+class _Course:
+    """How far a training has come and what it has reached: with `state`, all that decides how it goes on."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batches: _Batches,
+        mean: RunningMean | None,
+        protocol: Protocol,
+    ) -> None:
+        self.network, self.optimizer, self.batches, self.mean = network, optimizer, batches, mean
+        self.protocol = protocol
+        self.reports, self.best, self.since_best = 0, 0.0, 0
+        self.epoch = Epoch(0, 0.0, 0.0, last=False, stopped_early=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether the last report was the last one of all."""
+        return self.epoch.last
+
+    def score(self, accuracy: float, loss: float) -> None:
+        """Add a report."""
+        self.reports += 1
+        self.since_best = 0 if accuracy > self.best else self.since_best + 1
+        self.best = max(self.best, accuracy)
+        plateau = self.protocol.patience is not None and self.since_best >= self.protocol.patience
+        ended = self.reports == self.protocol.reports
+        number = -(-self.reports // self.protocol.reports_per_epoch)
+        self.epoch = Epoch(number, accuracy, loss, last=plateau or ended, stopped_early=plateau and not ended)
+
+    def state(self, weights: dict[str, Tensor]) -> dict[str, Any]:
+        """Return what `restore` takes, at the end of an epoch; `weights` are the network's own, not their mean."""
+        return {
+            "network": weights,
+            "optimizer": self.optimizer.state_dict(),
+            "batches": self.batches.state(),
+            "mean": self.mean and {"steps": self.mean.steps, "model": self.mean.model.state_dict()},
+            "reached": [self.reports, self.best, self.since_best],
+            "epoch": asdict(self.epoch),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Stand where `state` was taken; where that was the end, the network has the mean weights that were scored."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.batches.restore(state["batches"])
+        self.reports, self.best, self.since_best = state["reached"]
+        self.epoch = Epoch(**state["epoch"])
+        if self.mean is not None:
+            self.mean.steps = state["mean"]["steps"]
+            self.mean.model.load_state_dict(state["mean"]["model"])
+            if self.over:
+                self.mean.put_into(self.network)
 
 
 def _steps(
@@ -191,6 +261,7 @@ def _steps(
     network: nn.Module,
 ) -> float:
     """Train on the batches; return the mean loss, for which alone the device is waited for."""
+    network.train()
     losses = []
     for rate, inputs in batches:
         set_rate(optimizer, rate)

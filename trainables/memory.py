@@ -1,6 +1,10 @@
-"""The C library's allocator: what training frees and takes again at every step stays with the process."""
+"""Memory of this process: what training frees and takes again at every step stays with it, and how much it took."""
 
 import ctypes
+import re
+from pathlib import Path
+
+import torch
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # numbers of <malloc.h>
 KEPT_BYTES = 1 << 30
@@ -18,3 +22,24 @@ def keep_freed_memory() -> None:
         library.malloc_trim(0)
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES) or library.mallopt(MMAP_THRESHOLD, OLD_KEPT_BYTES)
         library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def forget_peak_memory(device: str) -> bool:
+    """Let the peak begin anew, at what is in use now; return whether that can be done (on a CPU: Linux alone)."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats()
+        return True
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # proc_pid_clear_refs(5): resets the peak, and nothing else
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory_bytes(device: str) -> int:
+    """Return the most memory this process has used since `forget_peak_memory`: allocated on a GPU, else resident."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.max_memory_allocated())
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None, "where the peak can be reset it can be read"
+    return int(found[1]) * 1024

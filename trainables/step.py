@@ -25,8 +25,16 @@ class Step:
     convolutions 1.4 times as much, and those fit microcontrollers. bfloat16 on a GPU that has it: half the bytes.
     """
 
-    def __init__(self, network: nn.Module, optimizer: torch.optim.Optimizer, protocol: Protocol, device: str) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        protocol: Protocol,
+        device: str,
+        teacher: nn.Module | None = None,
+    ) -> None:
         self.network, self.optimizer, self.smoothing = network, optimizer, protocol.label_smoothing
+        self.teacher, self.taught = teacher, protocol.distill if teacher is not None else 0.0
         self.kind, self.bfloat16 = torch.device(device).type, False
         if self.kind == "cuda":
             self.bfloat16 = torch.cuda.get_device_capability() >= (8, 0)
@@ -41,16 +49,29 @@ class Step:
         loss = functional.cross_entropy(logits, labels, label_smoothing=self.smoothing)
         if others is not None and share is not None:
             loss = loss * share + functional.cross_entropy(logits, others, label_smoothing=self.smoothing) * (1 - share)
+        if self.teacher is not None:
+            loss = loss * (1 - self.taught) + self._from_teacher(batch, logits) * self.taught
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
 
+    def _from_teacher(self, batch: Tensor, logits: Tensor) -> Tensor:
+        """Return the cross entropy to the teacher's classes for the same images (Hinton et al. 2015, arXiv:1503.02531).
+
+        At temperature 1: the teacher and the student begin as the same network, so there is little to soften.
+        """
+        assert self.teacher is not None
+        with torch.no_grad():
+            wanted = self.teacher(batch).float().softmax(1)
+        return functional.cross_entropy(logits, wanted)
+
 
 class RecordedStep:
     """A step that CUDA replays as one graph: small networks wait for launches, not for arithmetic.
 
-    The first steps run as they are, on a stream of their own, as a recording wants it; so does a batch of another size.
+    The first steps run as they are, on a stream of their own, as a recording wants it; so does a batch of another size
+    than the first one, which is the short one at the end of an epoch.
     The steps are real ones: nothing is trained twice, nothing is undone.
     Source: "Whole-network capture" in PyTorch's notes on CUDA semantics.
     """
@@ -59,19 +80,22 @@ class RecordedStep:
         self.step, self.done = step, 0
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.sizes: list[torch.Size] = []
 
     def __call__(self, *inputs: Tensor) -> Tensor:
+        sizes = [tensor.shape for tensor in inputs]
         if self.done < WARM_UP_STEPS:
+            self.sizes = self.sizes or sizes
             self.done += 1
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
                 loss = self.step(*inputs)
             torch.cuda.current_stream().wait_stream(self.stream)
             return loss
+        if sizes != self.sizes:
+            return self.step(*inputs)
         if self.graph is None:
             self._record(inputs)
-        if [tensor.shape for tensor in inputs] != [tensor.shape for tensor in self.inputs]:
-            return self.step(*inputs)
         assert self.graph is not None, "it has just been recorded"
         for place, tensor in zip(self.inputs, inputs, strict=True):
             place.copy_(tensor)

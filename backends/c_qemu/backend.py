@@ -21,7 +21,7 @@ from backends.c_qemu.planner import largest_at_peak
 from backends.digest import SHARED, digest
 from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_program, scratch_folder
 
-PACKAGES = ("torch", "onnxruntime", "emx-onnx-cgen")
+PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
 GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
 COMPILE_TIMEOUT_S, LINK_TIMEOUT_S, SIZE_TIMEOUT_S = 200.0, 60.0, 30.0  # before the gate, 300 s, kills the actor
 FIRMWARE = Path(__file__).parent / "firmware"

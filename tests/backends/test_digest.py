@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from automcu_ray import remedy
+from automcu_ray import cell, cell_network, remedy
 from backends import BACKENDS
+from backends.c_qemu.backend import PACKAGES
 from backends.digest import SHARED, digest
 
 
@@ -32,6 +33,10 @@ def test_what_moves_from_one_file_to_the_next_is_a_change(tmp_path: Path) -> Non
 
 def test_a_module_is_its_file() -> None:
     assert digest(remedy) == digest(Path(remedy.__file__)) and remedy in SHARED
+
+
+def test_what_builds_and_rewrites_a_network_counts() -> None:
+    assert {cell, cell_network} <= set(SHARED) and "onnx" in PACKAGES
 
 
 @pytest.mark.parametrize("name", sorted({entry.split(".")[1] for entry in BACKENDS.values()}))

@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 
 from automcu_ray.cell import CellSpec
+from automcu_ray.errors import ConfigError
 from automcu_ray.feasibility import FeasibilityReport, Rung, over_limit
 from automcu_ray.record import Candidate, Record, TrainingSummary
 from automcu_ray.task import Task
@@ -66,21 +67,36 @@ def test_a_refusal_teaches_by_how_much_and_ranks_below_everything_that_fits(task
     assert study.best_trial.value == 0.1
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
+@pytest.mark.parametrize(("sampler", "lessons"), [("tpe", 150), ("nsga2", 150), ("nsga2", 155)])
 def test_proposals_follow_from_seed_and_records_whatever_was_asked_in_between(
-    task: Task, sampler: Literal["tpe", "nsga2"]
+    task: Task, sampler: Literal["tpe", "nsga2"], lessons: int
 ) -> None:
+    """Beyond one term, at the start of a generation and in the middle of one."""
     cells = task.model_copy(update={"form": "cell"})
     asked, fresh = (BayesianSearch(cells, sampler=sampler) for _ in range(2))
     rng = Random(0)
-    for number in range(150):  # beyond one term
+    for number in range(lessons):
         lesson = record(cells.choices.sample(rng), rng.random())
         asked.observe(lesson)
         fresh.observe(lesson)
         if number % 10 == 0:
             asked.propose()
-    asked.rng, fresh.rng = Random(7), Random(7)
-    assert asked.propose() == pickle.loads(pickle.dumps(fresh)).propose()
+    for seed in range(4):
+        asked.rng, fresh.rng = Random(seed), Random(seed)
+        assert asked.propose() == pickle.loads(pickle.dumps(fresh)).propose()
+
+
+def test_generations_of_a_long_run_are_no_deeper_than_pythons_stack(task: Task) -> None:
+    cells = task.model_copy(update={"form": "cell"})
+    searcher, rng = BayesianSearch(cells, sampler="nsga2", startup=2), Random(0)
+    for _ in range(1000):
+        searcher.observe(record(cells.choices.sample(rng), rng.random()))
+    assert searcher.propose().cell is not None
+
+
+def test_a_generation_of_one_has_no_two_parents(task: Task) -> None:
+    with pytest.raises(ConfigError, match=r"searcher\.startup must be 2 or more with nsga2.*found 1"):
+        BayesianSearch(task, sampler="nsga2", startup=1)
 
 
 def test_a_study_keeps_the_best_and_the_latest_once_there_are_many(task: Task) -> None:

@@ -1,5 +1,9 @@
+import inspect
+
 import pytest
 
+from automcu_ray.config import compose
+from automcu_ray.errors import ConfigError
 from automcu_ray.feasibility import Change, FeasibilityReport, Rung, Violation
 from automcu_ray.record import Candidate, Record, TrainingSummary
 from automcu_ray.spec import ArchitectureSpec
@@ -91,3 +95,25 @@ def test_networks_of_others_are_parents_and_generated_code_is_none(task: Task) -
         searcher.observe(record)
     assert list(searcher.living) == [other]
     assert searcher.propose().parent == other.candidate.hash
+
+
+def test_without_sizes_the_front_is_the_most_accurate_one(task: Task) -> None:
+    """Neither a table nor the analytic backend measures any."""
+    handful = [
+        trained(task, number, accuracy, 1, 1).model_copy(update={"feasibility": None})
+        for number, accuracy in enumerate((0.7, 0.9, 0.8))
+    ]
+    searcher = EvolutionSearch(task, objective="pareto")
+    assert {searcher._best(handful).score for _ in range(20)} == {0.9}
+
+
+def test_a_start_that_is_never_reached_is_refused(task: Task) -> None:
+    with pytest.raises(ConfigError, match=r"searcher\.start is 5, but only 3 are kept"):
+        EvolutionSearch(task, population=3)
+
+
+def test_its_file_says_what_its_defaults_are(task: Task) -> None:
+    options = compose({"searcher": "evolution"}).searcher.options
+    defaults = {name: found.default for name, found in inspect.signature(EvolutionSearch).parameters.items()}
+    assert options == {name: defaults[name] for name in options}
+    assert (options["population"], options["sample"], options["start"]) == (10, 5, 5)

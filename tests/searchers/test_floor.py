@@ -3,11 +3,11 @@
 import pytest
 
 from automcu_ray.feasibility import FeasibilityReport, Rung, over_limit
-from automcu_ray.record import Candidate
+from automcu_ray.record import Candidate, Record
 from automcu_ray.target import Constraints
 from automcu_ray.task import Task
 from searchers.base import BaseSearcher
-from searchers.floor import PATIENCE, smallest
+from searchers.floor import PATIENCE, _verdict, smallest
 from searchers.gate import Gate
 from searchers.random import RandomSearch
 
@@ -60,15 +60,16 @@ def kinds(candidate: Candidate) -> list[str]:
     return [layer.type for layer in candidate.spec.backbone]
 
 
-def test_the_smallest_networks_look_through_one_window(digits_task: Task) -> None:
-    """Grey 8 x 8: pooling leaves 1 value, a convolution of stride 2 16; one of stride 1 has no less Flash."""
-    assert [kinds(found) for found in smallest(digits_task)] == [["avg_pool"], ["avg_pool", "pointwise"], ["conv"]]
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32)])
+def test_each_window_is_asked_about_alone_and_with_its_channels_mixed(
+    digits_task: Task, shape: tuple[int, int, int]
+) -> None:
+    """Three channels into 10 classes are 30 weights, mixed into one 3 + 10; what the code of either takes, none knows.
 
-
-def test_colours_cost_weights_unless_they_are_mixed_first(digits_task: Task) -> None:
-    """3 x 32 x 32: a window of 8 leaves 48 values for 3 x 10 weights; mixed into one channel they are 3 + 10."""
-    found = smallest(digits_task.model_copy(update={"input_shape": (3, 32, 32)}))
-    assert [kinds(one) for one in found] == [["avg_pool", "pointwise"], ["conv"]]
+    A convolution of stride 2 leaves 16 values of 8 x 8; one of stride 1 has no less Flash.
+    """
+    found = [kinds(one) for one in smallest(digits_task.model_copy(update={"input_shape": shape}))]
+    assert found == [[first, *rest] for first in ("conv", "avg_pool", "max_pool") for rest in ((), ("pointwise",))]
 
 
 def test_beyond_the_bound_of_the_smallest_a_search_ends_at_once(digits_task: Task) -> None:
@@ -83,6 +84,26 @@ def test_what_the_smallest_needs_once_linked_ends_a_search_too(digits_task: Task
     assert found.exhausted and len(found.repository.records) < 100
     assert "needs 1,075 bytes of RAM, and the limit is 1,024; set constraints.ram_kb=2" in found.gave_up
     assert not any(record.candidate.proposer == "floor" for record in found.repository.records)
+
+
+def test_what_was_measured_counts_before_a_bound(digits_task: Task) -> None:
+    """One is beyond the limit by its bound already; the other one is known once it has been linked."""
+    task = limited(digits_task, ram_kb=1)
+    answers = [
+        Record(
+            candidate=Candidate(),
+            status="infeasible",
+            feasibility=FeasibilityReport(
+                feasible=False,
+                backend="x",
+                rung=rung,
+                ram_bytes=linked,
+                violations=(over_limit(rung, "ram", "", need, 1024),),
+            ),
+        )
+        for rung, need, linked in ((Rung.ANALYTIC, 1100, None), (Rung.LINK, 1300, 1300))
+    ]
+    assert "even the smallest network needs 1,300 bytes of RAM" in _verdict(task, answers)
 
 
 def test_where_the_smallest_fits_a_search_goes_on(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

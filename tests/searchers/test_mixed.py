@@ -11,6 +11,7 @@ from automcu_ray.config import Plugin
 from automcu_ray.errors import ConfigError
 from automcu_ray.record import Record
 from automcu_ray.repository import Repository
+from automcu_ray.target import Constraints
 from automcu_ray.task import Task
 from searchers.base import BaseSearcher
 from searchers.engines.base import Engine, Reply, Request
@@ -20,7 +21,7 @@ from searchers.mixed import MixedSearch, asking
 from tests.contracts.searcher_contract import SearcherContract, ask, drive, story
 from tests.searchers.test_llm_memory import Scripted, Threaded, answer_well, settle
 
-EVOLUTION = Plugin.model_validate({"name": "evolution", "population": 3, "sample": 2})
+EVOLUTION = Plugin.model_validate({"name": "evolution", "population": 3, "sample": 2, "start": 3})
 RANDOM, LLM_MEMORY, CAPACITY = (Plugin(name=name) for name in ("random", "llm_memory", "capacity"))
 
 
@@ -219,3 +220,35 @@ def test_same_records_give_the_same_story_whoever_is_told(task: Task) -> None:
     drive(first, 10)
     drive(second, 10)
     assert story(first) == story(second) and proposers(first) == proposers(second)
+
+
+def test_once_nothing_can_fit_nobody_is_asked_and_what_was_ordered_still_comes(task: Task) -> None:
+    release = threading.Event()
+
+    def slow(request: Request) -> str:
+        release.wait(10)
+        return answer_well(request)
+
+    tiny = task.model_copy(update={"constraints": Constraints(ram_kb=0.07, flash_kb=48)})  # less than image and answer
+    engine = Scripted(slow)
+    searcher = mixed(tiny, LLM_MEMORY, EVOLUTION, engine=engine)
+    searcher.trained_budget, searcher.proposal_budget = 4, 400
+    while not searcher.gave_up:
+        assert searcher.suggest("t") is None
+    proposed, ordered = len(searcher.repository.proposed), searcher.ordered
+    for _ in range(5):
+        assert searcher.suggest("t") is None  # it waits for what is being written, and asks nobody else
+    assert ordered > 0 and len(searcher.repository.proposed) == proposed < 100
+    release.set()
+    assert ask(searcher, "t") == "FINISHED"
+    assert len(searcher.repository.proposed) == proposed + ordered
+    assert len({request.talk for request in engine.asked}) == ordered and "nothing can fit" in searcher.gave_up
+
+
+def test_a_refusal_that_counts_after_training_does_so_for_its_proposers_too(tight_task: Task) -> None:
+    alone, among = EvolutionSearch(tight_task, seed=0), mixed(tight_task, Plugin(name="evolution"))
+    for searcher in (alone, among):
+        searcher.trains_refused = True
+        drive(searcher, 12)
+    assert story(alone) == story(among)
+    assert any(record.status == "infeasible" for record in among.repository.records)

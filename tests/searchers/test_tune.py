@@ -79,4 +79,4 @@ def test_an_impossible_budget_ends_in_bounded_time(digits_task: Task, tmp_path: 
     results = tuner(searcher, tmp_path, num_samples=-1).fit()
     assert len(results) == 0
     assert {record.status for record in searcher.repository.records} <= {"infeasible", "duplicate"}
-    assert len(searcher.repository.records) == 60
+    assert len(searcher.repository.records) < 60 and "nothing can fit" in searcher.gave_up

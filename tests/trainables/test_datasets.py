@@ -15,7 +15,7 @@ from automcu_ray.plan import prepare
 from automcu_ray.plugins import check_options, load
 from automcu_ray.repository import Repository
 from trainables.datasets import DATASETS
-from trainables.datasets.base import Dataset, Split, assemble, check_memory, numbered, pick
+from trainables.datasets.base import Dataset, Split, assemble, check_memory, numbered, pick, shuffled
 from trainables.datasets.digits import digits
 
 
@@ -174,3 +174,28 @@ def test_a_hostile_data_set_ends_a_run_before_it_starts(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(f"dataset: {{name: npz, folder: {tmp_path}}}\n")
     with pytest.raises(ConfigError, match=r"data\.npz: array 'images' holds pickled objects"):
         prepare(compose({"task": str(tmp_path / "mine.yaml"), "backend": "analytic", "searcher": "random"}))
+
+
+class TestOrder:
+    """An image's pixels are its number; labels are 0 to 4."""
+
+    def split(self, *labels: int) -> Split:
+        return Split(np.arange(len(labels), dtype=np.uint8)[:, None, None, None], np.array(labels))
+
+    def test_no_split_stays_in_the_order_of_its_classes(self) -> None:
+        by_class = self.split(*[label for label in (3, 0, 4, 1, 2) for _ in range(40)])
+        names = tuple("abcde")
+        data = assemble("x", names, by_class, val=by_class, test=by_class, val_share=0, split_seed=0)
+        for split in (data.train, data.val, opened(data)):
+            assert len(set(split.labels[:32].tolist())) == 5
+            assert (by_class.labels[split.images[:, 0, 0, 0]] == split.labels).all()
+            assert sorted(split.images[:, 0, 0, 0]) == list(range(200))
+
+    def test_the_order_depends_on_the_seed_alone(self) -> None:
+        by_class = self.split(*[0] * 100, *[1] * 100)
+        one, again, other = (shuffled(by_class, seed).images.tobytes() for seed in (1, 1, 2))
+        assert one == again != other
+
+    def test_a_mixed_split_is_left_as_it_is(self) -> None:
+        few_of_one = self.split(*([0] * 9 + [1]) * 20)
+        assert shuffled(few_of_one, 0) is few_of_one

@@ -19,6 +19,7 @@ from backends.actor import Toolchain
 from backends.base import Backend, Firmware
 from backends.boards.base import Board, BoardRun
 from backends.programs import missing
+from trainables import finalist
 from trainables.datasets.digits import digits
 from trainables.finalist import FinalistJob, run_finalist, run_on_board
 from trainables.job import TrainingJob
@@ -178,3 +179,15 @@ def test_trained_weights_that_do_not_fit_are_a_reason(digits_task: Task, tmp_pat
     tight = digits_task.model_copy(update={"constraints": digits_task.constraints.model_copy(update={"flash_kb": 1.5})})
     found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), job(tight, tmp_path))
     assert "flash needs" in found.reason and not found.usable
+
+
+@pytest.mark.parametrize(("name", "about"), [("TrainingJob", {"spec": SPEC}), ("CodeJob", {"code": "class Net: ..."})])
+def test_a_finalist_has_its_share_of_a_gpu(
+    digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, about: dict[str, Any]
+) -> None:
+    def share(*data: Any, gpus: float, **rest: Any) -> Any:
+        raise RuntimeError(f"{gpus:g} of a GPU")
+
+    monkeypatch.setattr(finalist, name, share)
+    asked = dataclasses.replace(job(digits_task, tmp_path), gpus=0.25)
+    assert "0.25 of a GPU" in run_finalist(Candidate(number=3, hash="abc", **about), asked).reason

@@ -321,3 +321,13 @@ class TestCache:
         with pytest.raises(ConfigError):
             image_folder(folder=str(tmp_path / "data"))
         assert not cache.exists()
+
+
+@pytest.mark.parametrize(("option", "made"), [("val", ()), ("test", ()), ("train", ()), ("val", ("held",))])
+def test_a_folder_that_was_named_must_be_there(tmp_path: Path, option: str, made: tuple[str, ...]) -> None:
+    """The last one: `held` is there, but without a folder `train` it would be one more class."""
+    for name in made or ("train",):
+        for label in ("cat", "dog"):
+            (tmp_path / name / label).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"dataset.{option}=held: wanted"):
+        image_folder(folder=str(tmp_path), **{option: "held"})

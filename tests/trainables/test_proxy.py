@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from automcu_ray.errors import ToolchainError
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import TrainingSummary
+from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from trainables.datasets.digits import digits
 from trainables.job import TrainingJob
@@ -111,3 +113,18 @@ def test_a_training_that_fails_tells_the_seconds_it_took(digits_task: Task) -> N
     trainable.epochs = trainable.job._timed(breaks())
     result = trainable.step()
     assert "diverged" in result["failure"] and result["seconds"] >= trained_s + 0.05
+
+
+def test_a_deployment_that_fails_has_taken_its_time(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(job: TrainingJob, calibration: object) -> None:
+        time.sleep(0.2)
+        raise ToolchainError("not convertible")
+
+    monkeypatch.setattr(TrainingJob, "_deploy", fails)
+    data = digits()
+    job = TrainingJob(digits_task, Protocol(epochs=1), data.train, data.val)
+    (epoch,) = job.start(ArchitectureSpec.model_validate(GOOD["spec"]), seed=0)
+    trained_s = job.seconds
+    with pytest.raises(ToolchainError):
+        job.finish(epoch)
+    assert job.seconds - trained_s >= 0.2

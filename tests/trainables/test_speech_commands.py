@@ -232,3 +232,13 @@ def test_a_second_run_reads_the_pictures_from_the_cache(tmp_path: Path, monkeypa
     first: Split = speech_commands(folder=folder, **FAST).train
     monkeypatch.setattr(LogMel, "read", lambda *_: pytest.fail("read again"))
     assert (speech_commands(folder=folder, **FAST).train.images == first.images).all()
+
+
+def test_a_word_is_its_folder_however_deep_a_recording_lies(tmp_path: Path) -> None:
+    folder = recorded(tmp_path, yes=900, no=300)
+    plain = speech_commands(folder=folder, keywords=("yes",), unknown=True, **FAST)
+    for number, speaker in enumerate(TRAIN):
+        write(tmp_path / "yes" / "takes" / f"{speaker}_nohash_{number + 1}.wav", tone(900))
+    deep = speech_commands(folder=folder, keywords=("yes",), unknown=True, **FAST)
+    assert np.bincount(plain.train.labels).tolist() == [3, 3]  # yes, another word
+    assert np.bincount(deep.train.labels).tolist() == [6, 3]

@@ -1,12 +1,14 @@
 """The pieces of a step: rates, the running mean, the loss of mixed labels; recording needs a GPU."""
 
+import contextlib
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 from automcu_ray.protocol import Protocol
-from trainables.memory import keep_freed_memory
 from trainables.step import RecordedStep, RunningMean, Step, learning_rate, make_optimizer, set_rate
 
 
@@ -71,6 +73,17 @@ def test_loss_of_mixed_labels_is_mixed() -> None:
     assert float(found) == pytest.approx(0.25 * both[0] + 0.75 * both[1], rel=1e-5)
 
 
+def test_a_teacher_is_worth_its_share_of_the_loss_and_learns_nothing() -> None:
+    network, teacher, protocol = nn.Linear(3, 3), nn.Linear(3, 3), Protocol(epochs=1, distill=0.75)
+    batch, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    logits, wanted = network(batch).detach(), teacher(batch).detach().softmax(1)
+    own = float(functional.cross_entropy(logits, labels))
+    from_teacher = float(-(wanted * logits.log_softmax(1)).sum(1).mean())
+    found = Step(network, make_optimizer(network, protocol, "cpu"), protocol, "cpu", teacher)(batch, labels)
+    assert float(found) == pytest.approx(0.25 * own + 0.75 * from_teacher, rel=1e-5)
+    assert teacher.weight.grad is None
+
+
 def test_a_step_follows_the_rate_it_is_given() -> None:
     network, protocol = nn.Linear(2, 2), Protocol(epochs=1, momentum=0, weight_decay=0, learning_rate=0.5)
     optimizer = make_optimizer(network, protocol, "cpu")
@@ -83,9 +96,27 @@ def test_a_step_follows_the_rate_it_is_given() -> None:
     assert not torch.equal(network.weight, before)
 
 
-def test_freed_memory_can_be_kept_more_than_once() -> None:
-    keep_freed_memory()
-    keep_freed_memory()
+def test_only_batches_of_the_first_size_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded, plain = [], []
+
+    class Recorded(RecordedStep):
+        def _record(self, inputs: tuple[torch.Tensor, ...]) -> None:
+            recorded.append(len(inputs[0]))
+            self.inputs, self.loss = list(inputs), torch.zeros(())
+            self.graph = SimpleNamespace(replay=lambda: None)  # type: ignore[assignment]
+
+    def step(batch: torch.Tensor) -> torch.Tensor:
+        plain.append(len(batch))
+        return torch.zeros(())
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda one: contextlib.nullcontext())
+    run = Recorded(step)  # type: ignore[arg-type]
+    for size in (32, 32, 32, 16, 32, 16, 32):  # the fourth, with which recording could begin, is a short one
+        run(torch.zeros(size))
+    assert (recorded, plain) == ([32], [32, 32, 32, 16, 16])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")

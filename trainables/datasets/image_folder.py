@@ -34,11 +34,14 @@ def image_folder(
     `split_seed`. `max_train` and `max_test` keep so many images, each class by its share.
 
     Raises:
-        ConfigError: no folder, one without images, links that lead out of it, damaged images, or sizes that differ
-            where `size` is not given.
+        ConfigError: no folder, or none of another name that was asked for; one without images, links that lead out of
+            it, damaged images, or sizes that differ where `size` is not given.
     """
     root = data_folder(folder)
     splits = (root / train).is_dir() and any(path.is_dir() for path in (root / train).iterdir())
+    for split, name in (("train", train), ("val", val), ("test", test)):
+        if name not in (None, split) and not (splits and (root / name).is_dir()):
+            raise ConfigError(f"dataset.{split}={name}: wanted {root}/{train}/<class> and {root}/{name}/<class>.")
     top = root / train if splits else root
     classes = [path.name for path in class_folders(top)]
     whole = _read(top, classes, root, size, max_train, split_seed, "max_train")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from automcu_ray.errors import ConfigError
@@ -71,11 +72,11 @@ def _read(
     table = pa.concat_tables([_table(path, label) for path in files])
     labels = _labels(files[0], table[label])
     rows = pick(labels, limit, seed, f"dataset.{option}")
-    blobs = table["image"].take(pa.array(rows)).to_pylist()
+    blobs = table["image"]
     where = files[0] if len(files) == 1 else files[0].parent
     images = decode(
         [f"{where} row {row}" for row in rows],
-        lambda index: blobs[index],
+        lambda index: blobs[int(rows[index])].as_py(),
         size=size,
         source=([fingerprint(path) for path in files], rows.tobytes()),
         what=str(where),
@@ -95,8 +96,8 @@ def _table(path: Path, label: str) -> pa.Table:
         groups = (file.metadata.row_group(index) for index in range(file.metadata.num_row_groups))
         check_memory(str(path), sum(group.total_byte_size for group in groups))
         table = file.read(columns=[image, label])
-        column = table[image].combine_chunks()
-        blobs = column if pa.types.is_binary(column.type) else column.field("bytes")
+        column = table[image]  # in chunks: one array holds 2 GB of bytes at most
+        blobs = column if pa.types.is_binary(column.type) else pc.struct_field(column, "bytes")
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ConfigError(f"{path} cannot be read as Parquet: {in_short(error)}.") from error
     return pa.table({"image": blobs, label: table[label]}).replace_schema_metadata(schema.metadata)

@@ -107,7 +107,8 @@ def _by_part(root: Path, words: Sequence[str]) -> dict[Part, list[Path]]:
     parts: dict[Part, list[Path]] = {"train": [], "val": [], "test": []}
     for word in words:
         for path in files_below(root / word, (".wav",), root):
-            parts[listed.get(f"{word}/{path.name}", "train") if listed else which_part(path)].append(path)
+            name = path.relative_to(root).as_posix()
+            parts[listed.get(name, "train") if listed else which_part(path)].append(path)
     return parts
 
 
@@ -122,10 +123,11 @@ def _chosen(
 ) -> list[tuple[Clip, int]]:
     """Return the clips of one split with their labels, by class."""
     label = {name: number for number, name in enumerate(names)}
-    known = [(Clip(path), label[path.parent.name]) for path in files if path.parent.name in wanted]
+    words = [path.relative_to(root).parts[0] for path in files]
+    known = [(Clip(path), label[word]) for path, word in zip(files, words, strict=True) if word in wanted]
     average = round(len(known) / len(wanted))
     if UNKNOWN in label:
-        others = [path for path in files if path.parent.name not in wanted]
+        others = [path for path, word in zip(files, words, strict=True) if word not in wanted]
         drawn = rng.permutation(len(others))[:average]
         known += [(Clip(others[index]), label[UNKNOWN]) for index in np.sort(drawn)]
     if SILENCE in label:
@@ -157,7 +159,7 @@ def _noise(root: Path, part: Part, count: int, features: LogMel, rng: np.random.
 
 def _heard(chosen: Sequence[tuple[Clip, int]], features: LogMel, what: str) -> Split:
     """Return clips as pictures with their labels."""
-    noises = {clip.path: features.read(clip.path) for clip, _ in chosen if clip.path.parent.name == NOISE}
+    noises = {clip.path: features.read(clip.path) for clip, _ in chosen if NOISE in clip.path.parts}
     prints = {path: fingerprint(path) for path in dict.fromkeys(clip.path for clip, _ in chosen)}
 
     def picture(clip: Clip) -> Images:

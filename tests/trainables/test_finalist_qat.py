@@ -1,0 +1,79 @@
+"""A finalist goes two ways to int8: validation chooses, both are reported, and what ships is what was chosen."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import Candidate
+from automcu_ray.repository import Repository
+from automcu_ray.task import Task
+from backends.boards.qemu import QemuBoard
+from backends.programs import missing
+from tests.trainables.test_finalist import DATA, SPEC, job
+from trainables.exam import examine
+from trainables.finalist import FinalistJob, load_deployed, run_finalist
+
+CANDIDATE = Candidate(number=3, hash="abc", spec=SPEC)
+SHORT = Protocol(epochs=1, batch_size=32, learning_rate=0.5)
+TOOLS = pytest.mark.skipif(
+    bool(missing(["arm-none-eabi-gcc", "qemu-system-arm"])), reason="needs arm-none-eabi-gcc and qemu-system-arm"
+)
+
+
+def asked(task: Task, folder: Path, qat_epochs: int, *, rate: float = 0.5) -> FinalistJob:
+    """Return a job without a toolchain; one epoch before, so that more epochs help."""
+    protocol = SHORT.model_copy(update={"qat_epochs": qat_epochs, "learning_rate": rate})
+    return dataclasses.replace(job(task, folder), protocol=protocol, toolchain=None)
+
+
+def test_what_validation_prefers_ships_and_both_are_reported(digits_task: Task, tmp_path: Path) -> None:
+    found = run_finalist(CANDIDATE, asked(digits_task, tmp_path, 4))
+    assert found.training is not None, found.reason
+    first, other = found.training.quantised
+    assert (first.method, other.method) == ("qat", "ptq"), "four more epochs help after one"
+    assert found.training.val_accuracy == first.val_accuracy > other.val_accuracy
+    assert found.training.val_accuracy_float == pytest.approx(other.val_accuracy_float, abs=0.004)  # one image of 270
+    val = DATA.val
+    for way in (first, other):
+        assert load_deployed(tmp_path / "abc" / way.method).accuracy(val.images, val.labels) == way.val_accuracy
+    assert load_deployed(tmp_path / "abc") == load_deployed(tmp_path / "abc" / "qat")
+    assert (tmp_path / "abc" / "epoch").read_text() == "5"
+
+
+def test_training_on_that_helps_nobody_does_not_ship(digits_task: Task, tmp_path: Path) -> None:
+    found = run_finalist(CANDIDATE, asked(digits_task, tmp_path, 1, rate=1e-9))
+    assert found.training is not None, found.reason
+    assert [way.method for way in found.training.quantised] == ["ptq", "qat"]
+    assert load_deployed(tmp_path / "abc") == load_deployed(tmp_path / "abc" / "ptq")
+
+
+def test_only_what_becomes_int8_and_is_no_generated_code_trains_on(digits_task: Task, tmp_path: Path) -> None:
+    about = asked(digits_task, tmp_path, 4)
+    in_float = dataclasses.replace(about, task=digits_task.model_copy(update={"precision": "float32"}))
+    code = Candidate(number=4, hash="def", code="class Net: ...")
+    assert [about.qat_epochs(CANDIDATE), about.qat_epochs(code), in_float.qat_epochs(CANDIDATE)] == [4, 0, 0]
+    found = run_finalist(CANDIDATE, in_float)
+    assert found.training is not None and found.training.quantised == ()
+
+
+def test_the_manifest_has_both_ways_and_the_float_network_as_it_was_trained(digits_task: Task, tmp_path: Path) -> None:
+    about = asked(digits_task, tmp_path, 4)
+    winner, test = run_finalist(CANDIDATE, about), DATA.test.open("this test", Repository())
+    manifest = examine(winner, about, test, board_images=4, bundle=tmp_path / "bundle", about={})
+    folder = tmp_path / "abc"
+    assert [way["method"] for way in manifest["quantised"]] == ["qat", "ptq"]
+    assert manifest["test_accuracy"] == load_deployed(folder / "qat").accuracy(test.images, test.labels)
+    assert manifest["test_accuracy_float"] == load_deployed(folder / "ptq").as_float.accuracy(test.images, test.labels)
+    shipped = tmp_path / "bundle"
+    assert (shipped / "network_float32.onnx").read_bytes() == (folder / "ptq" / "float32.onnx").read_bytes()
+    assert (shipped / "network_int8.onnx").read_bytes() == (folder / "qat" / "deployed.onnx").read_bytes()
+
+
+@TOOLS
+def test_the_board_computes_what_training_with_rounding_gave(digits_task: Task, tmp_path: Path) -> None:
+    protocol = SHORT.model_copy(update={"qat_epochs": 4})
+    found = run_finalist(CANDIDATE, dataclasses.replace(job(digits_task, tmp_path, QemuBoard()), protocol=protocol))
+    assert found.usable and found.training is not None and found.training.quantised[0].method == "qat", found.reason
+    assert found.board is not None and found.board.bit_equal_images == found.board.images == 16

@@ -1,0 +1,43 @@
+"""What a training took: its own peak, and not that of the process's life."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from automcu_ray.protocol import Protocol
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from trainables import job as module
+from trainables.datasets.digits import digits
+from trainables.job import TrainingJob
+from trainables.memory import forget_peak_memory, keep_freed_memory, peak_memory_bytes
+
+SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
+MB = 1 << 20
+
+
+def test_freed_memory_can_be_kept_more_than_once() -> None:
+    keep_freed_memory()
+    keep_freed_memory()
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc/self/clear_refs")
+def test_a_peak_is_forgotten() -> None:
+    keep_freed_memory()
+    assert forget_peak_memory("cpu")
+    before = peak_memory_bytes("cpu")
+    large = np.ones(100 * MB, np.uint8)
+    high = peak_memory_bytes("cpu")
+    del large
+    keep_freed_memory()  # gives it back
+    assert forget_peak_memory("cpu")
+    assert high - before > 90 * MB and high - peak_memory_bytes("cpu") > 90 * MB
+
+
+def test_a_peak_that_may_be_anothers_is_not_told(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "forget_peak_memory", lambda device: False)
+    data = digits()
+    job = TrainingJob(digits_task, Protocol(epochs=1), data.train, data.val)
+    (epoch,) = job.start(SPEC, seed=0)
+    assert job.finish(epoch)[0].peak_memory_bytes is None

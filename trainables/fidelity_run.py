@@ -1,0 +1,93 @@
+"""Runs a fidelity study: what the journal holds is not repeated, the rest is trained in parallel, as Ray tasks."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ray
+from rich.console import Console
+
+from automcu_ray.fidelity import FULL, Measured, Probe, Subject
+from automcu_ray.fidelity_report import write
+from automcu_ray.repository import Repository
+from automcu_ray.screen import say
+from trainables.fidelity import Ground, Training, measure, measured
+
+INTERRUPTED = 130
+POLL_S = 0.5
+
+
+def trainings(subjects: Sequence[Subject], probes: Sequence[Probe], twice: int) -> list[Training]:
+    """Return every training of a study: the full ones first, also those of `twice` networks with another seed."""
+    full = next(probe for probe in probes if probe.name == FULL)
+    dearest_first = sorted(subjects, key=lambda subject: -subject.macs)
+    again = [subjects[at * len(subjects) // twice] for at in range(twice)]
+    made = [Training(subject.candidate, full, 1) for subject in dearest_first]
+    made += [Training(subject.candidate, full, 2) for subject in again]
+    return made + [Training(one.candidate, probe, 0) for probe in probes if probe is not full for one in dearest_first]
+
+
+def run_study(
+    title: str,
+    subjects: Sequence[Subject],
+    todo: Sequence[Training],
+    ground: Ground,
+    out: Path,
+    console: Console,
+    *,
+    cpus: float,
+) -> int:
+    """Measure what is left of a study and write its results; return 0 when all is done, 130 after an interrupt.
+
+    `ground.gpus` is a training's share of a GPU. Every result is a line of `<out>/journal.jsonl`, on disk before the
+    next one is looked at.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    journal = Repository(out / "journal.jsonl")
+    known = {row["measured"]["key"]: Measured.model_validate(row["measured"]) for row in journal.events}
+    keys = [training.key(ground) for training in todo]
+    left = [training for training, key in zip(todo, keys, strict=True) if key not in known]
+    say(console, f"{title}: {len(todo) - len(left)} of {len(todo)} trainings are done; results: {out}")
+    status = 0
+    try:
+        with console.status("starting"):
+            for done in _in_parallel(left, ground, cpus):
+                journal.append("measured", measured=done.model_dump(mode="json"))
+                known[done.key] = done
+                say(console, f"{sum(key in known for key in keys)} of {len(todo)}: {_describe(done)}")
+    except KeyboardInterrupt:
+        say(console, "stopped before the end; what is finished is kept. The same command goes on.")
+        status = INTERRUPTED
+    say(console, write(out, title, subjects, [known[key] for key in keys if key in known]))
+    return status
+
+
+def _in_parallel(left: Sequence[Training], ground: Ground, cpus: float) -> Iterator[Measured]:
+    """Yield measurements as they come; a worker that dies is tried again twice, then that is the training's failure.
+
+    Tasks that are left when nobody asks for more are cancelled.
+    """
+    shared = ray.put(ground)
+    remote = ray.remote(measure).options(num_cpus=cpus, num_gpus=ground.gpus, max_retries=2)
+    running = {remote.remote(training, shared): training for training in left}
+    try:
+        while running:
+            finished, _ = ray.wait(list(running), timeout=POLL_S)
+            for ref in finished:
+                yield _result(ref, running.pop(ref), ground)
+    finally:
+        for ref in running:
+            ray.cancel(ref, force=True)
+
+
+def _result(ref: object, training: Training, ground: Ground) -> Measured:
+    try:
+        result: Measured = ray.get(ref)
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+        return measured(training, ground, (), f"the worker broke: {str(error).strip().splitlines()[-1][:300]}")
+    return result
+
+
+def _describe(done: Measured) -> str:
+    scores = ", ".join(f"{score.reading} {score.value:.4g}" for score in done.scores[-3:])
+    seconds = f", {done.scores[-1].seconds:.1f} s" if done.scores else ""
+    return f"network {done.number}, {done.probe}: {done.failure or scores}{seconds}"
