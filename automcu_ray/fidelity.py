@@ -77,12 +77,12 @@ class Subject(Frozen):
 
 
 def load_probes(name: str, full: Protocol) -> list[Probe]:
-    """Return full training, the probes of configs/fidelity by name or from a YAML file, and the untrained network.
+    """Return full training, the untrained network, and the probes of configs/fidelity by name or from a YAML file.
 
     Raises:
         ConfigError: no such file, or a key or value that no protocol can have.
     """
-    probes = [Probe(name=FULL, protocol=full)]
+    probes = [Probe(name=FULL, protocol=full), Probe(name=UNTRAINED)]
     for label, changes in load("fidelity", name).items():
         try:
             rest = dict(changes)
@@ -91,7 +91,7 @@ def load_probes(name: str, full: Protocol) -> list[Probe]:
         except (ValidationError, TypeError, ValueError) as error:
             why = explain(error) if isinstance(error, ValidationError) else "wanted `field: value` of a protocol"
             raise ConfigError(f"fidelity {name}, {label!r}: {why}.") from error
-    return [*probes, Probe(name=UNTRAINED)]
+    return probes
 
 
 def draw(task: Task, foresee: Foresee, count: int, seed: int) -> list[Subject]:

@@ -138,8 +138,9 @@ def noise(measured: Sequence[Measured]) -> Noise | None:
 
 
 def best(found: Sequence[Row]) -> Row | None:
-    """Return the row that ranks best among those that cost no more than a tenth of full training."""
-    affordable = [row for row in found if row.cost <= AFFORDABLE]
+    """Return the row that ranks best among those of all networks that cost no more than a tenth of full training."""
+    most = max((row.networks for row in found), default=0)
+    affordable = [row for row in found if row.cost <= AFFORDABLE and row.networks == most]
     return max(affordable, key=lambda row: row.spearman.value, default=None)
 
 

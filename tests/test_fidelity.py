@@ -45,8 +45,8 @@ def test_limits_that_nothing_fits_are_an_error_that_says_what_to_change(digits_t
 
 @pytest.mark.parametrize("name", names("fidelity"))
 def test_the_probes_that_are_offered_change_what_they_say_and_nothing_else(name: str) -> None:
-    first, *probes, last = load_probes(name, FULL_PROTOCOL)
-    assert (first.name, first.protocol, last.name, last.protocol) == (FULL, FULL_PROTOCOL, UNTRAINED, None)
+    full, untrained, *probes = load_probes(name, FULL_PROTOCOL)
+    assert (full.name, full.protocol, untrained.name, untrained.protocol) == (FULL, FULL_PROTOCOL, UNTRAINED, None)
     protocols = {probe.name: probe.protocol for probe in probes}
     assert protocols["1/4 epoch"] == FULL_PROTOCOL.model_copy(update={"epochs": 1, "train_share": 0.25})
     assert [probe.shrink for probe in probes if "half size" in probe.name] == [2, 2, 2]

@@ -1,16 +1,21 @@
 """A finalist goes two ways to int8: validation chooses, both are reported, and what ships is what was chosen."""
 
 import dataclasses
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from automcu_ray.protocol import Protocol
-from automcu_ray.record import Candidate
+from automcu_ray.record import Candidate, Quantised
 from automcu_ray.repository import Repository
+from automcu_ray.run_folder import RunFolder
+from automcu_ray.screen import outcome
 from automcu_ray.task import Task
 from backends.boards.qemu import QemuBoard
 from backends.programs import missing
+from tests.test_report import finish, page, repository, trained
 from tests.trainables.test_finalist import DATA, SPEC, job
 from trainables.exam import examine
 from trainables.finalist import FinalistJob, load_deployed, run_finalist
@@ -77,3 +82,27 @@ def test_the_board_computes_what_training_with_rounding_gave(digits_task: Task, 
     found = run_finalist(CANDIDATE, dataclasses.replace(job(digits_task, tmp_path, QemuBoard()), protocol=protocol))
     assert found.usable and found.training is not None and found.training.quantised[0].method == "qat", found.reason
     assert found.board is not None and found.board.bit_equal_images == found.board.images == 16
+
+
+def test_the_report_has_a_line_for_each_way(tmp_path: Path) -> None:
+    record = trained(1, 0.95)
+    assert record.training is not None
+    ways = (
+        Quantised(method="qat", val_accuracy=0.9731, val_accuracy_float=0.9742),
+        Quantised(method="ptq", val_accuracy=0.9621, val_accuracy_float=0.9753),
+    )
+    found = repository(record)
+    finish(found, record, training=record.training.model_copy(update={"quantised": ways}))
+    text = page(tmp_path, found).text
+    assert "qat, ships 97.31 % 97.42 %" in text and "ptq 96.21 % 97.53 %" in text
+
+
+def test_the_screen_says_which_way_ships(tmp_path: Path, digits_task: Task) -> None:
+    found = run_finalist(CANDIDATE, asked(digits_task, tmp_path, 4))
+    test, about = DATA.test.open("this test", Repository()), {"seconds": 1.0}
+    job_again = asked(digits_task, tmp_path, 4)
+    manifest = examine(found, job_again, test, board_images=4, bundle=tmp_path / "bundle", about=about)
+    console = Console(record=True, width=200, file=io.StringIO())
+    outcome(console, RunFolder(tmp_path), digits_task, manifest, interrupted=False)
+    ways = {way.method: way.val_accuracy for way in found.training.quantised} if found.training else {}
+    assert f"qat {ways['qat']:.4f}; ptq {ways['ptq']:.4f}; qat ships" in console.export_text()
