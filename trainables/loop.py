@@ -128,8 +128,7 @@ def train_scored_by(
     step: StepFunction = RecordedStep(plain) if replayed else plain
     mean = RunningMean(network, protocol.ema_decay) if protocol.ema_decay is not None else None
     course = _Course(network, optimizer, batches, mean, protocol)
-    if checkpoint is not None and checkpoint.state is not None:
-        course.restore(checkpoint.state)
+    course.restore(checkpoint.state if checkpoint is not None else None)
     while not course.over:
         loss = _steps(batches.until(course.reports + 1), step, optimizer, mean, network)
         own = mean.put_into(network) if mean is not None else network.state_dict()
@@ -239,8 +238,10 @@ class _Course:
             "epoch": asdict(self.epoch),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any] | None) -> None:
         """Stand where `state` was taken; where that was the end, the network has the mean weights that were scored."""
+        if state is None:
+            return
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.batches.restore(state["batches"])
