@@ -29,7 +29,7 @@ class CellSpace(Frozen):
 
     def compose(self, choose: Choose) -> Candidate | None:
         """Return the cell whose every edge `choose(name, operations)` decides; None where it is no network."""
-        return self._try([choose(f"edge_{source}_{target}", OPERATIONS) for source, target in EDGES])
+        return self.candidate_or_none([choose(f"edge_{source}_{target}", OPERATIONS) for source, target in EDGES])
 
     def sample(self, rng: Random) -> Candidate:
         """Return a random cell."""
@@ -45,7 +45,7 @@ class CellSpace(Frozen):
             operations = list(parent.cell.operations)
             edge = rng.randrange(len(operations))
             operations[edge] = rng.choice([name for name in OPERATIONS if name != operations[edge]])
-            found = self._try(operations, parent=parent.hash)
+            found = self.candidate_or_none(operations, parent=parent.hash)
             if found is not None and found.hash != parent.hash:
                 return found
 
@@ -80,16 +80,17 @@ class CellSpace(Frozen):
         found = cell.hash() if self.skeleton is None else self.graph(cell).canonical_hash()
         return Candidate(cell=cell, hash=found, **about)
 
-    def graph(self, cell: CellSpec) -> Graph:
-        """Return the operators of a cell in its skeleton."""
-        assert self.skeleton is not None, "cells of a table are looked up, not built"
-        return lower_cell(cell, self.skeleton, self.input_shape, self.num_classes)
-
-    def _try(self, operations: list[Any], **about: Any) -> Candidate | None:
+    def candidate_or_none(self, operations: list[Any], **about: Any) -> Candidate | None:
+        """Return the cell with these six operations and its hash; None where there is a skeleton, and no network."""
         try:
             return self.candidate(operations, **about)
         except ConstructibilityError:
             return None
+
+    def graph(self, cell: CellSpec) -> Graph:
+        """Return the operators of a cell in its skeleton."""
+        assert self.skeleton is not None, "cells of a table are looked up, not built"
+        return lower_cell(cell, self.skeleton, self.input_shape, self.num_classes)
 
 
 @cache  # a sweep asks once a run

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.ticker import PercentFormatter
 
 from automcu_ray.fidelity import FULL, Measured, Score, Subject
+from automcu_ray.pages import template
 from automcu_ray.plots import CHOSEN, INK, REFUSED, TRAINED, new_axes, to_svg
 from automcu_ray.ranks import Correlation, ceiling, kendall, lost_by_choice, repeat_deviation, spearman, sum_of_ranks
 
@@ -190,12 +190,7 @@ def write(out: Path, title: str, subjects: Sequence[Subject], measured: Sequence
     (out / "table.md").write_text(text, encoding="utf-8")
     pq.write_table(pa.Table.from_pylist([_flat(row) for row in found]), out / "results.parquet")
     pq.write_table(pa.Table.from_pylist(list(_raw(subjects, measured))), out / "scores.parquet")
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
-    )
-    page = environment.get_template("fidelity.html.j2").render(
-        notes=said, head=HEAD, rows=table(found), figure=Markup(figure(found))
-    )
+    page = template("fidelity.html.j2").render(notes=said, head=HEAD, rows=table(found), figure=Markup(figure(found)))
     (out / "index.html").write_text(page, encoding="utf-8")
     return text
 

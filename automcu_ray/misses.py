@@ -20,6 +20,16 @@ class Size(NamedTuple):
     bytes: int
     at_least: bool
 
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """What sizes are compared by: measured ones come before lower bounds, then the least."""
+        return self.at_least, self.bytes
+
+
+def limits(task: Task) -> dict[Resource, int]:
+    """Return a task's limits in bytes."""
+    return {"ram": task.ram_limit_bytes, "flash": task.flash_limit_bytes}
+
 
 def known_size(record: Record, resource: Resource) -> Size | None:
     """Return what a candidate needs of a resource, or None where nobody found out."""
@@ -71,11 +81,10 @@ def least_needs(records: Sequence[Record], task: Task) -> list[str]:
     The least is of those that were measured, where there are any.
     """
     lines = []
-    limits: tuple[tuple[Resource, int], ...] = (("ram", task.ram_limit_bytes), ("flash", task.flash_limit_bytes))
-    for resource, limit in limits:
+    for resource, limit in limits(task).items():
         sizes = [(size, r.candidate.number) for r in records if (size := known_size(r, resource)) is not None]
         if sizes and min(size.bytes for size, _ in sizes) > limit:
-            (least, at_least), number = min(sizes, key=lambda pair: (pair[0].at_least, pair[0].bytes))
+            (least, at_least), number = min(sizes, key=lambda pair: pair[0].rank)
             need = f"at least {least:,}" if at_least else f"{least:,}"
             said = f"the least {TITLES[resource]} of any proposal is {need} bytes (#{number}), the limit is {limit:,}"
             lines.append(f"{said}: {way_out(task, resource, least)}")

@@ -46,11 +46,6 @@ class Plan:
     points: tuple[Candidate, ...] = ()
 
     @property
-    def on_table(self) -> bool:
-        """Whether accuracies are looked up: nothing is trained or built."""
-        return isinstance(self.dataset, Table)
-
-    @property
     def trainings(self) -> tuple[tuple[str, Protocol, int], ...]:
         """The kinds of training: name, protocol, training images; none for a table."""
         if isinstance(self.dataset, Table):

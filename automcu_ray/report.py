@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from automcu_ray import misses, plots
 from automcu_ray.config import RunConfig, compose
 from automcu_ray.errors import ConfigError
 from automcu_ray.ledger import Cost, total
+from automcu_ray.pages import template
 from automcu_ray.record import Candidate, Finalist, Record, best
 from automcu_ray.repository import Repository
 from automcu_ray.target import BYTES_PER_KB
@@ -25,7 +25,6 @@ from automcu_ray.trend import trend
 from automcu_ray.whole_file import write_whole
 
 NOT_MEASURED = "not measured"
-_TEMPLATES = Path(__file__).parent / "templates"
 _GROUPS = ("dataset", "target", "searcher", "engine", "backend")
 
 
@@ -61,8 +60,8 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
     started = repository.find("started") or {}
     cost = _cost(repository, finalists)
     folder = path.resolve().parent
-    template = _environment().get_template("report.html.j2")
-    return template.render(
+    page = template("report.html.j2", kb=kb, percent=percent, count=count, seconds=seconds, layers=layers, utc=utc)
+    return page.render(
         run=folder.name,
         config=config,
         task=task,
@@ -93,18 +92,6 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
         known_size=misses.known_size,
         spec_json=lambda candidate: json.dumps(candidate.spec.compact()),
     )
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(kb=kb, percent=percent, count=count, seconds=seconds, layers=layers, utc=utc)
-    return environment
 
 
 # Numbers as people read them --------------------------------------------------------------------------------

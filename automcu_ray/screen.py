@@ -16,6 +16,7 @@ from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
 from automcu_ray.trend import trend
 
+INTERRUPTED = 130  # the exit status of what Ctrl-C ends, as shells have it
 NO_LANGUAGE_MODEL = (
     "No language model takes part: engine 'offline' answers by rules. "
     "Configure one with --engine openai (see configs/engine/openai.yaml)."
@@ -30,6 +31,12 @@ def harmless(text: str) -> str:
 def say(console: Console, text: str) -> None:
     """Print text as it is, but for what could steer a terminal."""
     console.print(harmless(text), markup=False, highlight=False, soft_wrap=True)
+
+
+def say_interrupted(console: Console, how_on: str = "The same command goes on.") -> int:
+    """Print that work was stopped and how it goes on; return the exit status of that."""
+    say(console, f"stopped before the end; what is finished is kept. {how_on}")
+    return INTERRUPTED
 
 
 def show_config(console: Console, config: RunConfig) -> None:
@@ -90,8 +97,7 @@ def outcome(
         )
         return 0
     if interrupted or searched is None or searched["interrupted"]:
-        say(console, f"stopped before the end; what is finished is kept. Go on with --resume {folder.path}")
-        return 130
+        return say_interrupted(console, f"Go on with --resume {folder.path}")
     say(console, "no network was found: every candidate, or every finalist, was refused.")
     _say_misses(console, task, repository.records)
     say(console, f"report: {folder.report}")

@@ -86,6 +86,13 @@ class Space(Frozen):
             self._check(spec)
         return Candidate(hash=self.graph(spec).canonical_hash(), spec=without_derived(spec), **about)
 
+    def candidate_or_none(self, spec: ArchitectureSpec | dict[str, Any], **about: Any) -> Candidate | None:
+        """Return the candidate of a spec, or of its JSON; None where it is no spec, or cannot be built here."""
+        try:
+            return self.candidate(ArchitectureSpec.model_validate(spec), **about)
+        except (ValidationError, ConstructibilityError):
+            return None
+
     def holds(self, candidate: Candidate) -> bool:
         """Return whether a candidate is a spec, so that it can be read and mutated here; generated code cannot."""
         return candidate.spec is not None
@@ -104,7 +111,7 @@ class Space(Frozen):
     def compose(self, choose: Choose) -> Candidate | None:
         """Return the candidate that `choose(name, values)` decides on; None where it does not fit together."""
         numbers = range(1, choose("layers", range(MIN_LAYERS, self.max_layers + 1)) + 1)
-        return self._try({"backbone": [self._layer(choose, f"layer_{number}.") for number in numbers]})
+        return self.candidate_or_none({"backbone": [self._layer(choose, f"layer_{number}.") for number in numbers]})
 
     @property
     def questions(self) -> Questions:
@@ -144,7 +151,7 @@ class Space(Frozen):
         while True:
             changed = [dict(layer) for layer in backbone]
             rng.choice(MORPHISMS)(changed, self, rng)
-            found = self._try({"backbone": changed}, parent=parent.hash)
+            found = self.candidate_or_none({"backbone": changed}, parent=parent.hash)
             if found is not None and found.hash != parent.hash:
                 return found
 
@@ -155,13 +162,7 @@ class Space(Frozen):
         for change in changes:
             layer, _, name = change.where.partition(".")
             spec["backbone"][int(layer.removeprefix("layer_")) - 1][name] = change.after
-        return self._try(spec, parent=parent.hash)
-
-    def _try(self, spec: dict[str, Any], **about: Any) -> Candidate | None:
-        try:
-            return self.candidate(ArchitectureSpec.model_validate(spec), **about)
-        except (ValidationError, ConstructibilityError):
-            return None
+        return self.candidate_or_none(spec, parent=parent.hash)
 
     def _check(self, spec: ArchitectureSpec) -> None:
         for number, layer in enumerate(spec.backbone, start=1):

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from automcu_ray.curves import curves_figure
 from automcu_ray.outcomes import Cost, Curve, Outcome, anytime, anytime_by, holm, paired_p, spread
+from automcu_ray.pages import template
 from automcu_ray.sweep import Sweep
 from automcu_ray.target import BYTES_PER_KB
 
@@ -103,10 +103,7 @@ def write_page(path: Path, sweep: Sweep, outcomes: Sequence[Outcome]) -> None:
         for case in sweep.cases
         for axis, curves in _curves(sweep, [one for one in outcomes if one.case == case.label]).items()
     ]
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
-    )
-    page = environment.get_template("sweep.html.j2").render(
+    page = template("sweep.html.j2").render(
         sweep=sweep, grids=grids(sweep, outcomes), figures=figures, notes=notes(sweep, outcomes)
     )
     path.write_text(page, encoding="utf-8")

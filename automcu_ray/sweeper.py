@@ -16,11 +16,10 @@ from automcu_ray.plan import prepare
 from automcu_ray.record import Record, best
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder, versions
-from automcu_ray.screen import say
+from automcu_ray.screen import say, say_interrupted
 from automcu_ray.sweep import Run, Sweep
 from automcu_ray.sweep_report import write_page, write_table
 
-INTERRUPTED = 130
 _WORTH_RAY = 100  # look-up runs, of a fraction of a second each; Ray takes ten seconds to start
 
 
@@ -38,8 +37,7 @@ def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) ->
             outcomes[outcome.name] = outcome
             say(console, f"{len(outcomes)} of {len(todo)}: {_describe(outcome)}")
     except KeyboardInterrupt:
-        say(console, "stopped before the end; what is finished is kept. The same command goes on.")
-        return INTERRUPTED
+        return say_interrupted(console)
     finally:
         _write(sweep, [outcomes[run.name] for run in todo if run.name in outcomes], out, console)
     return int(len(outcomes) < len(todo))
@@ -58,7 +56,7 @@ def _run_all(todo: Sequence[Run], folder: Path, console: Console) -> Iterator[Ou
     A run whose toolchain, board or engine fails has none, which is said; the others go on.
     """
     kinds = {(run.arm.label, run.case.label): run for run in reversed(todo)}
-    on_table = {kind: prepare(run.config).on_table for kind, run in kinds.items()}  # a run that cannot be is known now
+    on_table = {kind: prepare(run.config).task.on_table for kind, run in kinds.items()}  # what cannot be is known now
     look_ups = [run for run in todo if on_table[run.arm.label, run.case.label]]
     if len(look_ups) >= _WORTH_RAY:
         yield from _side_by_side(look_ups)
@@ -94,7 +92,7 @@ def _look_up(run: Run) -> Outcome:
 def _run(run: Run, folder: Path, console: Console) -> Outcome:
     home = RunFolder(folder / run.name)
     plan, began_s = prepare(run.config, begun=home.journal.exists()), [time.time()]
-    if plan.on_table:
+    if plan.task.on_table:
         records, manifest = supervisor.look_up_all(plan)
     else:
         cluster.start(plan.config.resources)  # once: what is started here outlives the run

@@ -6,12 +6,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from automcu_ray.cell import CellSpec
 from automcu_ray.errors import ConfigError
 from automcu_ray.footprint import footprint
-from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate, Record, pareto_front
 from automcu_ray.remedy import Foresee
 from automcu_ray.repository import Repository
@@ -85,7 +81,7 @@ def _fitting(record: Record, task: Task, foresee: Foresee) -> Candidate | None:
         return roomy or task.target.accelerator is not None  # there, tensors and weights are none of the firmware's
 
     if task.form == "cell":
-        point = None if cell is None else _cell(cell, task)
+        point = None if cell is None else task.cells.candidate_or_none(list(cell.operations), proposer=WARM_START)
         return point if fits(point) else None
     if spec is None:
         return None
@@ -101,21 +97,10 @@ def _beyond_the_bounds(record: Record) -> tuple[int, int]:
     return max(0, ram), max(0, flash)
 
 
-def _cell(cell: CellSpec, task: Task) -> Candidate | None:
-    """Return a cell as a candidate of this task, or None where it is no network."""
-    try:
-        return task.cells.candidate(list(cell.operations), proposer=WARM_START)
-    except ConstructibilityError:
-        return None
-
-
 def _narrowed(spec: ArchitectureSpec, share: float, task: Task) -> Candidate | None:
     """Return the network with a share of its channels and this task's classes, or None where that cannot be built."""
     layers = [_narrowed_layer(layer.model_dump(exclude={"in_channels"}), share) for layer in spec.backbone]
-    try:
-        return task.space.candidate(ArchitectureSpec.model_validate({"backbone": layers}), proposer=WARM_START)
-    except (ValidationError, ConstructibilityError):
-        return None
+    return task.space.candidate_or_none({"backbone": layers}, proposer=WARM_START)
 
 
 def _narrowed_layer(layer: dict[str, Any], share: float) -> dict[str, Any]:

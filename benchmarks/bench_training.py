@@ -7,6 +7,7 @@ normalise), DataLoader with two workers, default memory layout, torch.optim.SGD.
 transforms are written with PIL and numpy, as its documentation describes them; the first line says which.
 Both are warmed up, then each round runs one after the other, so the ratio holds on a busy machine too; CPU seconds
 count the workers. A round is an epoch, and begins with the start of the DataLoader's workers, as each epoch does.
+The last line is what a trial takes from its spec to the end of its first step, here on two images, in a used worker.
 """
 
 import argparse
@@ -26,12 +27,15 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from automcu_ray.blocks import lower
+from automcu_ray.config import compose
 from automcu_ray.graph import Graph
 from automcu_ray.network import Network
 from automcu_ray.protocol import Protocol
 from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
 from trainables.datasets.base import Split
 from trainables.datasets.parquet_images import parquet_images
+from trainables.job import TrainingJob
 from trainables.loop import train_scored_by
 
 BATCH, PADDING, WORKERS = 128, 4, 2
@@ -160,6 +164,23 @@ def arithmetic_limit(graph: Graph, device: str) -> tuple[float, float]:
     return rate / 1e9, rate / (3 * 2 * sum(op.macs for op in graph.ops))
 
 
+def first_steps(split: Split, trials: int, device: str) -> list[float]:
+    """Return the seconds from a spec to the end of its first step, trial after trial in one job; the first is cold."""
+    two, one = (Split(split.images[:count], split.labels[:count]) for count in (2, 1))
+    limits = compose({"task": "cifar10"}).model_dump(include={"target", "constraints"})
+    task = Task(dataset="cifar10", input_shape=(3, 32, 32), num_classes=10, **limits)
+    job = TrainingJob(task, Protocol(epochs=1), two, one)
+    specs = [ArchitectureSpec.model_validate({"backbone": blocks}) for blocks in NETWORKS.values()]
+    seconds = []
+    for number in range(trials):
+        started_s = time.perf_counter()
+        list(job.start(specs[number % len(specs)], seed=number))  # an epoch of one step, scored on one image
+        if device == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started_s)
+    return seconds
+
+
 def compare(name: str, split: Split, loader: DataLoader[Any], rounds: int, device: str) -> None:
     """Print the speeds of both loops on a network, and the median ratio of the rounds."""
     graph = lower(ArchitectureSpec.model_validate({"backbone": NETWORKS[name]}), (3, 32, 32), 10)
@@ -218,6 +239,10 @@ def main() -> None:
     )
     for name in options.networks:
         compare(name, split, loader, options.rounds, device)
+    cold, *warm = first_steps(split, 31, device)
+    print(
+        f"start to first step: {statistics.median(warm):.3f} s (at most {max(warm):.3f}); in a new worker {cold:.3f} s"
+    )
 
 
 if __name__ == "__main__":

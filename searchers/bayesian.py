@@ -73,6 +73,7 @@ class BayesianSearch(BaseSearcher):
         }
         self.lessons: list[_Lesson] = []
         self._study: optuna.Study | None = None  # of the last lessons; made anew from them at any time
+        self._earlier: list[_Lesson] = []  # lessons of terms before, those that are kept
         self._told = self._term = 0
 
     def propose(self) -> Candidate:
@@ -121,7 +122,8 @@ class BayesianSearch(BaseSearcher):
         term = len(self.lessons) // _TERM * _TERM
         if self._study is None or self._term < term:
             self._study, self._term, self._told = optuna.create_study(direction="maximize"), term, 0
-        known = [*_kept(self.lessons[:term]), *self.lessons[term:]]
+            self._earlier = _kept(self.lessons[:term])
+        known = [*self._earlier, *self.lessons[term:]]
         self._study.add_trials([self._trial(known[place], place) for place in range(self._told, len(known))])
         self._told = len(known)
         return self._study
@@ -152,7 +154,7 @@ class BayesianSearch(BaseSearcher):
 
     def __getstate__(self) -> dict[str, Any]:
         """A study is large, and follows from the lessons."""
-        return {**self.__dict__, "_study": None, "_told": 0, "_term": 0}
+        return {**self.__dict__, "_study": None, "_earlier": [], "_told": 0, "_term": 0}
 
 
 def _kept(lessons: Sequence[_Lesson]) -> list[_Lesson]:

@@ -40,6 +40,7 @@ class CapacitySearch(BaseSearcher):
         super().__init__(task, seed=seed)
         self.startup = startup
         self.filling = Filling(task)
+        self.unlearnt = Filling(task)  # as if nothing were known, so that the order of layouts stays
         self._known_cells = 0
         self.tried: set[Layout] = set()
         self.trained_layouts: list[tuple[float, Layout, str]] = []  # accuracy, layout, hash; best first
@@ -115,13 +116,13 @@ class CapacitySearch(BaseSearcher):
     def _use(self, layout: Layout) -> float:
         """Return which share of RAM times which share of Flash a layout uses, as wide as it can be; 0: never fits."""
         if layout not in self.uses:
-            candidate = Filling(self.task).widest(layout, self.gate)  # as if nothing were known, so that order stays
+            candidate = self.unlearnt.widest(layout, self.gate)
             self.uses[layout] = 0.0 if candidate is None else self._shares(candidate)
         return self.uses[layout]
 
     def _shares(self, candidate: Candidate) -> float:
         assert candidate.spec is not None, "layouts have specs"
-        expected = Filling(self.task).expect(self.task.space.graph(candidate.spec), self.gate)
+        expected = self.unlearnt.expect(self.task.space.graph(candidate.spec), self.gate)
         return expected.ram_bytes / self.task.ram_limit_bytes * expected.flash_bytes / self.task.flash_limit_bytes
 
     def _nearest_miss(self) -> Candidate | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from automcu_ray.families import Layout, read
 from automcu_ray.feasibility import Estimate
 from automcu_ray.footprint import footprint
-from automcu_ray.graph import ConstructibilityError, Graph
+from automcu_ray.graph import Graph
 from automcu_ray.record import Candidate, Record
 from automcu_ray.task import Task
 from searchers.gate import Gate
@@ -84,10 +84,7 @@ class Filling:
     def candidate(self, layout: Layout, width: int) -> Candidate | None:
         """Return the network of a layout and a width; None where it cannot be built."""
         spec = layout.spec(width, self.task.space)
-        try:
-            return None if spec is None else self.task.space.candidate(spec)
-        except ConstructibilityError:
-            return None
+        return None if spec is None else self.task.space.candidate_or_none(spec)
 
     def expect(self, graph: Graph, gate: Gate) -> Estimate:
         """Return the sizes that a graph is expected to have once linked."""

@@ -4,14 +4,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from automcu_ray.feasibility import FeasibilityReport
 from automcu_ray.footprint import Footprint, footprint
-from automcu_ray.graph import ConstructibilityError, Graph
-from automcu_ray.misses import TITLES, Resource, excess, known_size, shortages, way_out
+from automcu_ray.graph import Graph
+from automcu_ray.misses import TITLES, excess, known_size, limits, shortages, way_out
 from automcu_ray.record import Candidate, Record, Status
-from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from searchers.gate import Gate
 
@@ -93,12 +90,10 @@ class _Short(NamedTuple):
 
 def _short_networks(task: Task) -> Iterator[_Short]:
     for window, rest in product(_WINDOWS, ((), (_MIX,))):
-        try:
-            spec = ArchitectureSpec.model_validate({"backbone": [window, *rest]})
-            candidate = task.space.candidate(spec, proposer=_PROPOSER)
-        except (ValidationError, ConstructibilityError):
+        candidate = task.space.candidate_or_none({"backbone": [window, *rest]}, proposer=_PROPOSER)
+        if candidate is None or candidate.spec is None:
             continue  # a window larger than the image, an operator that the target lacks
-        graph = task.space.graph(spec)
+        graph = task.space.graph(candidate.spec)
         yield _Short(candidate, 1 + len(rest), graph, footprint(graph, task.precision))
 
 
@@ -116,12 +111,11 @@ def _verdict(task: Task, answers: list[Record]) -> str:
     What a toolchain refuses for another reason than bytes says nothing about sizes.
     """
     sized = [answer for answer in answers if answer.status == "ok" or shortages(answer)]
-    limits: tuple[tuple[Resource, int], ...] = (("ram", task.ram_limit_bytes), ("flash", task.flash_limit_bytes))
-    for resource, limit in limits:
+    for resource, limit in limits(task).items():
         sizes = [known_size(answer, resource) for answer in sized if resource in shortages(answer)]
         if sizes and len(sizes) == len(sized):
             known = [size for size in sizes if size is not None]
-            least = min(known, key=lambda size: (size.at_least, size.bytes))  # measured ones first
+            least = min(known, key=lambda size: size.rank)
             need = f"{'at least ' if least.at_least else ''}{least.bytes:,} bytes of {TITLES[resource]}"
             change = way_out(task, resource, least.bytes)
             return f"nothing can fit: even the smallest network needs {need}, and the limit is {limit:,}; {change}"

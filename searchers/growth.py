@@ -5,14 +5,10 @@ from itertools import count
 from math import ceil, inf
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from automcu_ray.cell import EDGES
 from automcu_ray.cell_space import CellSpace
-from automcu_ray.graph import ConstructibilityError
 from automcu_ray.record import Candidate
 from automcu_ray.space import Space
-from automcu_ray.spec import ArchitectureSpec
 
 Ask = Callable[[Candidate], float]  # accuracy; -inf: refused; an exception where it is not known yet
 LEAST_GAIN = 0.005  # in accuracy, for which a width is doubled; the first time any will do, as in the paper
@@ -93,10 +89,7 @@ class NetworkGrowth:
         for number in range(1, cells + 1):
             width = ceil(width * (1 + 2.0 ** (1 - number)))  # twice as wide, half as much again, a quarter, ...
             backbone += [_POOL, {**block, "out_channels": width}]
-        try:
-            return self.space.candidate(ArchitectureSpec.model_validate({"backbone": backbone}))
-        except (ValidationError, ConstructibilityError):
-            return None
+        return self.space.candidate_or_none({"backbone": backbone})
 
 
 class CellGrowth:

@@ -19,8 +19,8 @@ from searchers.engine_search import EngineSearch
 from searchers.engines.base import Engine
 
 PROPOSERS = tuple(Plugin(name=name) for name in ("capacity", "evolution", "llm_memory"))
-_LENT = (  # what a proposer asks of its run; `_learn` keeps the rest
-    *("repository", "gate", "rng", "waiting", "ready", "live", "seen", "spent", "lookahead"),
+_LENT = (  # what a proposer asks of its run
+    *("repository", "gate", "rng", "waiting", "ready", "live", "seen", "refusals", "trained", "spent", "lookahead"),
     *("trained_budget", "proposal_budget", "token_budget", "usd_budget", "trains_refused"),
 )
 _SECONDS_PER_HOUR = 3600.0
@@ -78,6 +78,7 @@ class MixedSearch(BaseSearcher):
         return next((found for found in self.proposers.values() if isinstance(found, EngineSearch)), None)
 
     def propose(self) -> Sequence[Candidate] | None:
+        self._lend()
         ranking = self._ranking()
         if self.asking is not None and (found := self.asking.collect()) is not None:
             return self._signed(self.asking.name, found)
@@ -93,8 +94,9 @@ class MixedSearch(BaseSearcher):
         return None
 
     def observe(self, record: Record) -> None:
+        self._lend()
         for proposer in self.proposers.values():
-            proposer._learn(record)
+            proposer.observe(record)
         gain, name = self.credits.add(record), self._whose(record.candidate)
         if name in self.proposers:
             self.under_way[name] -= 1
@@ -119,11 +121,14 @@ class MixedSearch(BaseSearcher):
         """Empty: whoever asks an engine stops by itself, and the others go on."""
         return ""
 
-    def _ranking(self) -> list[str]:
-        """Return the proposers, best first, each with what it asks of its run as things stand now."""
+    def _lend(self) -> None:
+        """Let every proposer see the run as it stands now."""
         for proposer in self.proposers.values():
             for attribute in _LENT:
                 setattr(proposer, attribute, getattr(self, attribute))
+
+    def _ranking(self) -> list[str]:
+        """Return the proposers, best first; what a conversation was asked for counts as under way."""
         asking = self.asking
         if asking is None:
             return self.bandit.ranking(self.under_way)

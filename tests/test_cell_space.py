@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
+from automcu_ray.cell_network import Skeleton
 from automcu_ray.cell_space import CellSpace, has_residual_path, kernel_area
 
 
@@ -73,3 +74,11 @@ def test_a_mutant_differs_in_one_edge() -> None:
         child = space.mutate(parent, rng)
         assert child.cell is not None and child.parent == parent.hash
         assert sum(a != b for a, b in zip(child.cell.operations, parent.cell.operations, strict=True)) == 1
+
+
+def test_a_cell_without_a_way_is_one_of_a_table_and_no_network() -> None:
+    nothing, identity = ["none"] * len(EDGES), ["skip_connect"] * len(EDGES)
+    table, networks = CellSpace(), CellSpace(skeleton=Skeleton())
+    assert table.candidate_or_none(nothing) == table.candidate(nothing)
+    assert networks.candidate_or_none(nothing) is None
+    assert networks.candidate_or_none(identity, parent="x") == networks.candidate(identity, parent="x")

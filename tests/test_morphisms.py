@@ -92,12 +92,12 @@ def test_inner_widths_kernels_and_strides_go_by_one_step() -> None:
 def test_most_of_what_a_morphism_makes_can_be_built_and_is_another_network(morphism: Morphism) -> None:
     """What cannot be built is drawn again; a morphism that seldom succeeds would hardly ever take part."""
     parent = [CONV, MBCONV, {**GHOST, "ratio": 2}, POOL, {**CONV, "stride": 2}]
-    known = SPACE._try({"backbone": parent})
+    known = SPACE.candidate_or_none({"backbone": parent})
     assert known is not None
     rng, built = Random(0), 0
     for _ in range(60):
         changed = [dict(layer) for layer in parent]
         morphism(changed, SPACE, rng)
-        found = SPACE._try({"backbone": changed})
+        found = SPACE.candidate_or_none({"backbone": changed})
         built += found is not None and found.hash != known.hash
     assert built > 40

@@ -75,3 +75,12 @@ def test_changes_are_made_where_they_say_or_not_at_all() -> None:
 def test_layers_that_do_not_fit_together_give_nothing() -> None:
     pools = {"layers": 8, "type": "max_pool"}
     assert SPACE.compose(lambda name, values: pools.get(name.rpartition(".")[2], values[0])) is None
+
+
+def test_what_is_no_spec_or_cannot_be_built_is_no_candidate() -> None:
+    conv, pool = {"type": "conv", "out_channels": 8}, {"type": "max_pool", "kernel_size": 2}
+    assert SPACE.candidate_or_none({"backbone": [conv, pool]}, proposer="me") == candidate(conv, pool).model_copy(
+        update={"proposer": "me"}
+    )
+    assert SPACE.candidate_or_none({"backbone": [{"type": "warp"}]}) is None
+    assert SPACE.candidate_or_none({"backbone": [pool] * 6}) is None  # 32 can be halved five times

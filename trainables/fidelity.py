@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 
-from automcu_ray.errors import ToolchainError
 from automcu_ray.fidelity import FULL, UNTRAINED, Measured, Probe, Score
 from automcu_ray.network import Network
 from automcu_ray.record import Candidate
 from automcu_ray.task import Task
 from trainables.augment import normalize
 from trainables.datasets.base import Images, Split
-from trainables.job import TrainingJob
+from trainables.job import CANDIDATE_ERRORS, TrainingJob, device_for, in_words
 from trainables.loop import Epoch
 from trainables.proxy import candidate_seed
 from trainables.zero_cost import IMAGES, ZERO_COST
@@ -41,7 +40,7 @@ class Ground:
         if times == 1:
             return self
         train, val = (Split(_shrunk(split.images, times), split.labels) for split in (self.train, self.val))
-        shape = (train.images.shape[1], *train.images.shape[2:])
+        shape = train.images.shape[1:]
         return replace(self, task=self.task.model_copy(update={"input_shape": shape}), train=train, val=val)
 
 
@@ -71,8 +70,8 @@ def measure(training: Training, ground: Ground) -> Measured:
     try:
         for score in read(training, ground.shrunk(training.probe.shrink)):
             scores.append(score)
-    except (MemoryError, RuntimeError, ValueError, FloatingPointError, ToolchainError) as error:
-        failure = f"{type(error).__name__}: {str(error)[:300]}"
+    except CANDIDATE_ERRORS as error:
+        failure = in_words(error)
     return measured(training, ground, scores, failure)
 
 
@@ -110,7 +109,7 @@ def _float_scores(proxy: str, epoch: Epoch, losses: float, seconds: float) -> It
 def _untrained(training: Training, ground: Ground) -> Iterator[Score]:
     """Yield the zero-cost scores, each with the seconds that it alone takes; one that fails leaves the others."""
     assert training.candidate.structure is not None, "specs and cells are scored"
-    device = "cuda" if ground.gpus and torch.cuda.is_available() else "cpu"
+    device = device_for(ground.gpus)
     images = normalize(torch.as_tensor(ground.train.images[:IMAGES]).to(device))
     labels = torch.as_tensor(ground.train.labels[:IMAGES]).to(device)
     failed: list[str] = []

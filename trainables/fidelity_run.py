@@ -1,19 +1,16 @@
 """Runs a fidelity study: what the journal holds is not repeated, the rest is trained in parallel, as Ray tasks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import ray
 from rich.console import Console
 
 from automcu_ray.fidelity import FULL, Measured, Probe, Subject
 from automcu_ray.fidelity_report import write
 from automcu_ray.repository import Repository
-from automcu_ray.screen import say
+from automcu_ray.screen import say, say_interrupted
 from trainables.fidelity import Ground, Training, measure, measured
-
-INTERRUPTED = 130
-POLL_S = 0.5
+from trainables.parallel import in_parallel
 
 
 def trainings(subjects: Sequence[Subject], probes: Sequence[Probe], twice: int) -> list[Training]:
@@ -38,8 +35,8 @@ def run_study(
 ) -> int:
     """Measure what is left of a study and write its results; return 0 when all is done, 130 after an interrupt.
 
-    `ground.gpus` is a training's share of a GPU. Every result is a line of `<out>/journal.jsonl`, on disk before the
-    next one is looked at.
+    `ground.gpus` is a training's share of a GPU. A worker that dies is tried again twice; then that is the
+    training's failure. Every result is a line of `<out>/journal.jsonl`, on disk before the next one is looked at.
     """
     out.mkdir(parents=True, exist_ok=True)
     journal = Repository(out / "journal.jsonl")
@@ -50,41 +47,15 @@ def run_study(
     status = 0
     try:
         with console.status("starting"):
-            for done in _in_parallel(left, ground, cpus):
+            for training, found in in_parallel(measure, left, ground, cpus=cpus, gpus=ground.gpus):
+                done = measured(training, ground, (), found) if isinstance(found, str) else found
                 journal.append("measured", measured=done.model_dump(mode="json"))
                 known[done.key] = done
                 say(console, f"{sum(key in known for key in keys)} of {len(todo)}: {_describe(done)}")
     except KeyboardInterrupt:
-        say(console, "stopped before the end; what is finished is kept. The same command goes on.")
-        status = INTERRUPTED
+        status = say_interrupted(console)
     say(console, write(out, title, subjects, [known[key] for key in keys if key in known]))
     return status
-
-
-def _in_parallel(left: Sequence[Training], ground: Ground, cpus: float) -> Iterator[Measured]:
-    """Yield measurements as they come; a worker that dies is tried again twice, then that is the training's failure.
-
-    Tasks that are left when nobody asks for more are cancelled.
-    """
-    shared = ray.put(ground)
-    remote = ray.remote(measure).options(num_cpus=cpus, num_gpus=ground.gpus, max_retries=2)
-    running = {remote.remote(training, shared): training for training in left}
-    try:
-        while running:
-            finished, _ = ray.wait(list(running), timeout=POLL_S)
-            for ref in finished:
-                yield _result(ref, running.pop(ref), ground)
-    finally:
-        for ref in running:
-            ray.cancel(ref, force=True)
-
-
-def _result(ref: object, training: Training, ground: Ground) -> Measured:
-    try:
-        result: Measured = ray.get(ref)
-    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
-        return measured(training, ground, (), f"the worker broke: {str(error).strip().splitlines()[-1][:300]}")
-    return result
 
 
 def _describe(done: Measured) -> str:

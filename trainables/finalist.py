@@ -27,7 +27,7 @@ from backends.boards.base import Board
 from trainables.checkpoint import Checkpoint
 from trainables.code_job import CodeJob
 from trainables.datasets.base import Images, Split
-from trainables.job import TrainingJob
+from trainables.job import CANDIDATE_ERRORS, TrainingJob, in_words
 from trainables.loop import Epoch
 
 BOARD_CHECK_IMAGES = 16
@@ -80,8 +80,8 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
         if not found.reason:
             opinions = tuple(_second_opinion(backend, deployed, job.task, folder) for backend in job.second_opinions)
             found = found.model_copy(update={"second_opinions": opinions})
-    except (AutoMcuError, RuntimeError, FloatingPointError) as error:
-        return _refused(found, f"{type(error).__name__}: {error}")
+    except (AutoMcuError, *CANDIDATE_ERRORS) as error:
+        return _refused(found, in_words(error))
     return found
 
 

@@ -1,14 +1,12 @@
 """All finalists of a run, in parallel, as Ray tasks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-import ray
-
+from automcu_ray.cluster import ray
 from automcu_ray.record import Candidate, Finalist
 from trainables.finalist import EPOCH, FinalistJob, run_finalist
-
-POLL_S = 0.5
+from trainables.parallel import in_parallel
 
 
 def run_finalists(
@@ -22,30 +20,19 @@ def run_finalists(
 ) -> None:
     """Run every finalist to its end; `on_result` gets each one as it finishes, `on_wait` a line for the screen.
 
-    A worker that dies is tried again twice; then the finalist's `reason` says so. An interrupt cancels them all.
+    A worker that dies is tried again twice; then the finalist's `reason` says so. So it does of an error that is ours:
+    it must not cost the hours of the others. An interrupt cancels them all.
     """
-    shared = ray.put(job)
-    remote = ray.remote(run_finalist).options(num_cpus=cpus, num_gpus=gpus, max_retries=2)
-    running = {remote.remote(candidate, shared): candidate for candidate in candidates}
-    try:
-        while running:
-            finished, _ = ray.wait(list(running), timeout=POLL_S)
-            for ref in finished:
-                candidate = running.pop(ref)
-                on_result(_result(ref, candidate))
-            on_wait(", ".join(_describe(candidate, job) for candidate in running.values()))
-    finally:
-        for ref in running:
-            ray.cancel(ref, force=True)
 
+    def wait(left: Collection[Candidate]) -> None:
+        on_wait(", ".join(_describe(candidate, job) for candidate in left))
 
-def _result(ref: object, candidate: Candidate) -> Finalist:
-    try:
-        result: Finalist = ray.get(ref)
-    except ray.exceptions.RayError as error:
-        reason = f"the worker broke: {str(error).strip().splitlines()[-1][:300]}"
-        return Finalist(number=candidate.number, hash=candidate.hash, reason=reason)
-    return result
+    shares = {"cpus": cpus, "gpus": gpus}
+    broken = ray.exceptions.RayError
+    for candidate, found in in_parallel(run_finalist, candidates, job, **shares, breaks=broken, on_wait=wait):
+        if isinstance(found, str):
+            found = Finalist(number=candidate.number, hash=candidate.hash, reason=found)
+        on_result(found)
 
 
 def _describe(candidate: Candidate, job: FinalistJob) -> str:

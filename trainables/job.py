@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from automcu_ray.errors import ToolchainError
 from automcu_ray.export import DeployedNetwork, deploy
 from automcu_ray.network import Network
 from automcu_ray.protocol import Protocol
@@ -17,8 +18,10 @@ from trainables.augment import normalize
 from trainables.checkpoint import Checkpoint
 from trainables.datasets.base import Images, Split
 from trainables.loop import Epoch, Resident, evaluate, train, train_scored_by
-from trainables.memory import forget_peak_memory, keep_freed_memory, peak_memory_bytes
+from trainables.memory import forget_peak_memory, peak_memory_bytes
 from trainables.qat import Rounded
+
+CANDIDATE_ERRORS = (MemoryError, RuntimeError, ValueError, FloatingPointError, ToolchainError)  # what one can cause
 
 
 class TrainingJob:
@@ -33,7 +36,7 @@ class TrainingJob:
         self.task, self.protocol, self.gpus = task, protocol, gpus
         self.train_split, self.val_split = train_split, val_split
         self.seconds = 0.0
-        self.device = "cuda" if gpus and torch.cuda.is_available() else "cpu"
+        self.device = device_for(gpus)
         self.network: nn.Module = nn.Identity()
 
     def start(self, structure: Structure, *, seed: int, checkpoint: Checkpoint | None = None) -> Iterator[Epoch]:
@@ -45,7 +48,6 @@ class TrainingJob:
         if self.device == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.set_per_process_memory_fraction(min(1.0, self.gpus))  # beyond it: out of memory, here alone
-        keep_freed_memory()  # but not what the last training left
         self.peak_is_its_own = forget_peak_memory(self.device)
         self.seed, self.seconds = seed, checkpoint.seconds if checkpoint else 0.0
         torch.manual_seed(seed)
@@ -140,3 +142,13 @@ class TrainingJob:
 
     def _peak_memory_bytes(self) -> int | None:
         return peak_memory_bytes(self.device) if self.peak_is_its_own else None
+
+
+def device_for(gpus: float) -> str:
+    """Return torch's name of the device that a training with this share of a GPU runs on."""
+    return "cuda" if gpus and torch.cuda.is_available() else "cpu"
+
+
+def in_words(error: Exception) -> str:
+    """Return what a record says of an error: its kind and its message, cut to 500 characters."""
+    return f"{type(error).__name__}: {error}"[:500]

@@ -12,20 +12,25 @@ OLD_KEPT_BYTES = 1 << 25  # the most that older versions of glibc take
 
 
 def keep_freed_memory() -> None:
-    """Give back what an earlier training left, and from now on keep what is freed, for the next step.
+    """Keep what is freed from now on, for the next step.
 
     glibc returns blocks of megabytes to the system at each free; a step of 128 images then begins with some 15,000
     faults for pages that Linux fills with zeros, 5 to 15 % of its CPU time. Elsewhere than on glibc nothing happens.
     """
     library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)
+    if hasattr(library, "mallopt"):
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES) or library.mallopt(MMAP_THRESHOLD, OLD_KEPT_BYTES)
         library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def forget_peak_memory(device: str) -> bool:
-    """Let the peak begin anew, at what is in use now; return whether that can be done (on a CPU: Linux alone)."""
+    """Let the peak begin anew, at what is in use now; return whether that can be done (on a CPU: Linux alone).
+
+    What an earlier training has left, and this process has kept, is given back: it is not in use.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats()
         return True

@@ -8,13 +8,12 @@ from ray import tune
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.config import JailConfig
-from automcu_ray.errors import ToolchainError
 from automcu_ray.protocol import Protocol
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from trainables.code_job import CodeJob
 from trainables.datasets.base import Split
-from trainables.job import TrainingJob
+from trainables.job import CANDIDATE_ERRORS, TrainingJob, in_words
 from trainables.loop import Epoch
 
 
@@ -62,9 +61,8 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
                 summary = self.job.so_far(epoch)
                 return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "epoch": epoch.number}
             summary, _ = self.job.finish(epoch)
-        except (MemoryError, RuntimeError, ValueError, FloatingPointError, ToolchainError) as error:
-            failure = f"{type(error).__name__}: {str(error)[:300]}"
-            result = {"failure": failure, "seconds": self.job.seconds, "done": True}
+        except CANDIDATE_ERRORS as error:
+            result = {"failure": in_words(error), "seconds": self.job.seconds, "done": True}
             return {"val_accuracy": float("-inf"), **result}  # Tune insists on the metric
         return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "done": True}
 

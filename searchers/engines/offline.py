@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from pydantic import ValidationError
-
 from automcu_ray.cell import EDGES, OPERATIONS
-from automcu_ray.graph import ConstructibilityError
-from automcu_ray.record import Candidate
 from automcu_ray.space import Space
 from automcu_ray.spec import ArchitectureSpec
 from searchers.engines.base import Engine, Reply, Request
@@ -130,7 +126,7 @@ def _edited(situation: Situation, suggestion: str, rng: Random) -> dict[str, Any
     space, draft = situation.space, apply(situation.reference, suggestion)
     parent = space.candidate(situation.reference)
     for _ in range(_TRIES):
-        found = _candidate(draft, space)
+        found = space.candidate_or_none({"backbone": draft.layers()})
         if found is not None and found.hash != parent.hash and found.spec is not None:
             return found.spec.compact()
         mutant = space.mutate(parent, rng).spec
@@ -141,10 +137,3 @@ def _edited(situation: Situation, suggestion: str, rng: Random) -> dict[str, Any
 def _spec(shown: dict[str, Any] | None) -> ArchitectureSpec:
     """Return the network in a section, or a first layer where none is shown."""
     return ArchitectureSpec.model_validate(shown or {"backbone": [{"type": "conv", "out_channels": 8}]})
-
-
-def _candidate(draft: Draft, space: Space) -> Candidate | None:
-    try:
-        return space.candidate(draft.spec())
-    except (ValidationError, ConstructibilityError):
-        return None

@@ -1,6 +1,7 @@
 import pickle
 from random import Random
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,6 +10,7 @@ from automcu_ray.errors import ConfigError
 from automcu_ray.feasibility import FeasibilityReport, Rung, over_limit
 from automcu_ray.record import Candidate, Record, TrainingSummary
 from automcu_ray.task import Task
+from searchers import bayesian
 from searchers.base import BaseSearcher
 from searchers.bayesian import BayesianSearch
 from tests.contracts.searcher_contract import SearcherContract
@@ -106,3 +108,15 @@ def test_a_study_keeps_the_best_and_the_latest_once_there_are_many(task: Task) -
         searcher.observe(record(cells.choices.sample(rng), -number / 300))  # the first ones are the best
     values = [round(-300 * (trial.value or 0)) for trial in searcher._informed().trials]
     assert values == [*range(28), *range(156, 300)]  # of 2 * 128 the best 28 and the last 100, and all after those
+
+
+def test_what_is_kept_of_a_term_is_chosen_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = Mock(wraps=bayesian._kept)
+    monkeypatch.setattr(bayesian, "_kept", choose)
+    cells = task.model_copy(update={"form": "cell"})
+    searcher, rng = BayesianSearch(cells), Random(0)
+    for number in range(260):
+        searcher.observe(record(cells.choices.sample(rng), rng.random()))
+        if number % 50 == 0:  # after 1, 51, 101, 151, 201 and 251 lessons
+            searcher.propose()
+    assert [len(call.args[0]) for call in choose.mock_calls] == [0, 128]

@@ -126,6 +126,12 @@ def test_cheap_rungs_answer_without_a_toolchain(digits_task: Task, workers: list
     assert gate.waiting == 0
 
 
+def test_a_cell_of_a_table_is_asked_of_no_toolchain(digits_task: Task) -> None:
+    on_table = digits_task.model_copy(update={"form": "cell"})
+    found = Gate(on_table, workers=["nobody"]).submit(on_table.cells.candidate(["none"] * 6))
+    assert found is not None and (found.feasible, found.backend, found.rung) == (True, "table", Rung.SCHEMA)
+
+
 class Expects:
     """An estimator that knows one size for all networks."""
 

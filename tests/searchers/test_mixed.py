@@ -1,5 +1,6 @@
 """Several proposers in one run: shared records, shared budgets, and nobody waits for a slow engine."""
 
+import pickle
 import threading
 import time
 from pathlib import Path
@@ -18,7 +19,8 @@ from searchers.engines.base import Engine, Reply, Request
 from searchers.evolution import EvolutionSearch
 from searchers.llm_memory import LLMMemorySearch
 from searchers.mixed import MixedSearch, asking
-from tests.contracts.searcher_contract import SearcherContract, ask, drive, story
+from searchers.refusals import Refusals
+from tests.contracts.searcher_contract import SearcherContract, ask, drive, story, too_large
 from tests.searchers.test_llm_memory import Scripted, Threaded, answer_well, settle
 
 EVOLUTION = Plugin.model_validate({"name": "evolution", "population": 3, "sample": 2, "start": 3})
@@ -74,6 +76,29 @@ def test_every_proposer_is_asked_and_learns_from_every_record(task: Task) -> Non
     assert llm.trained == evolution.trained == searcher.trained == 12
     trained = [record.candidate.number for record in searcher.repository.records if record.status == "ok"]
     assert [record.candidate.number for record in evolution.living] == trained[-3:]
+
+
+def test_a_refusal_is_read_once_and_known_to_every_proposer(
+    tight_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Record] = []
+    learn = Refusals.learn
+
+    def note(refusals: Refusals, record: Record) -> None:
+        read.append(record)
+        learn(refusals, record)
+
+    monkeypatch.setattr(Refusals, "learn", note)
+    first, again = (mixed(tight_task, EVOLUTION, RANDOM, CAPACITY) for _ in range(2))
+    first.repository = Repository(tmp_path / "journal.jsonl")
+    first.points_to_evaluate([too_large(tight_task)])
+    drive(first, 6)
+    assert read == first.repository.records
+    again.replay(Repository(tmp_path / "journal.jsonl"))
+    for searcher in (first, pickle.loads(pickle.dumps(first)), again):
+        assert searcher.refusals.narrowest
+        assert all(proposer.refusals is searcher.refusals for proposer in searcher.proposers.values())
+        assert all(proposer.trained == searcher.trained == 6 for proposer in searcher.proposers.values())
 
 
 def test_points_to_evaluate_come_first_and_teach_all(task: Task) -> None:

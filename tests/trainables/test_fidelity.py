@@ -1,8 +1,9 @@
 """A study's trainings: what each of them reads, what its key depends on, and that none is made twice."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,15 @@ from rich.console import Console
 
 from automcu_ray.fidelity import FULL, UNTRAINED, Measured, Probe, Subject
 from automcu_ray.protocol import Protocol
+from automcu_ray.repository import Repository
+from automcu_ray.screen import INTERRUPTED
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from trainables import fidelity_run
 from trainables.datasets.base import Split
 from trainables.datasets.digits import digits
 from trainables.fidelity import Ground, Training, _shrunk, measure
-from trainables.fidelity_run import INTERRUPTED, run_study, trainings
+from trainables.fidelity_run import run_study, trainings
 from trainables.zero_cost import ZERO_COST
 
 SHORT = Probe(name="short", protocol=Protocol(epochs=1))
@@ -115,17 +118,20 @@ def test_full_trainings_come_first_and_those_of_a_few_twice(digits_task: Task) -
 
 
 class InLine:
-    """Stands for Ray: one training after the other, at most `stop_after`, then Ctrl-C."""
+    """Stands for Ray: one item after the other, at most `stop_after`, then Ctrl-C."""
 
     def __init__(self, stop_after: int) -> None:
         self.stop_after, self.made = stop_after, list[Training]()
 
-    def __call__(self, left: list[Training], ground: Ground, cpus: float) -> Iterator[Measured]:
+    def __call__(
+        self, function: Callable[[Training, Ground], Measured], left: list[Training], ground: Ground, **shares: float
+    ) -> Iterator[tuple[Training, Measured]]:
+        assert shares == {"cpus": 1, "gpus": ground.gpus}
         for number, one in enumerate(left):
             if number == self.stop_after:
                 raise KeyboardInterrupt
             self.made.append(one)
-            yield measure(one, ground)
+            yield one, function(one, ground)
 
 
 def test_a_study_that_was_stopped_goes_on_and_repeats_nothing(
@@ -136,10 +142,25 @@ def test_a_study_that_was_stopped_goes_on_and_repeats_nothing(
     statuses, made = [], []
     for stop_after in (2, 9, 9):
         inline = InLine(stop_after)
-        monkeypatch.setattr(fidelity_run, "_in_parallel", inline)
+        monkeypatch.setattr(fidelity_run, "in_parallel", inline)
         console = Console(quiet=True)
         statuses.append(run_study("two networks", subjects, todo, ground, tmp_path, console, cpus=1))
         made.append(len(inline.made))
     assert (statuses, made) == ([INTERRUPTED, 0, 0], [2, 3, 0])
     assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 5
     assert (tmp_path / "table.md").exists()
+
+
+def test_a_worker_that_broke_is_its_trainings_failure(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(function: Any, left: list[Training], *rest: Any, **shares: Any) -> Iterator[tuple[Training, str]]:
+        yield from ((one, "the worker broke: killed") for one in left)
+
+    monkeypatch.setattr(fidelity_run, "in_parallel", breaks)
+    subjects = [subject(ground.task, 1, "conv")]
+    todo = trainings(subjects, PROBES, 1)
+    assert run_study("one network", subjects, todo, ground, tmp_path, Console(quiet=True), cpus=1) == 0
+    rows = [Measured.model_validate(row["measured"]) for row in Repository(tmp_path / "journal.jsonl").events]
+    assert [row.key for row in rows] == [one.key(ground) for one in todo] and len(rows) == 4
+    assert {(row.failure, row.scores) for row in rows} == {("the worker broke: killed", ())}

@@ -23,6 +23,7 @@ from trainables import finalist
 from trainables.datasets.digits import digits
 from trainables.finalist import FinalistJob, run_finalist, run_on_board
 from trainables.job import TrainingJob
+from trainables.loop import Epoch
 
 SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
 DATA = digits()
@@ -93,6 +94,20 @@ def test_a_finalist_leaves_its_files_and_no_reason(digits_task: Task, tmp_path: 
     assert found.usable and found.feasibility is not None and found.feasibility.feasible
     assert (tmp_path / "abc" / "weights.pt").exists() and (tmp_path / "abc" / "shipped" / "main.c").exists()
     assert (tmp_path / "abc" / "shipped" / "firmware.elf").read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("error", [ValueError("too few steps"), MemoryError("no room"), FloatingPointError("diverged")])
+def test_a_training_that_fails_is_a_reason(
+    digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def start(training: TrainingJob, *structure: Any, **about: Any) -> Iterator[Epoch]:
+        raise error
+        yield
+
+    monkeypatch.setattr(TrainingJob, "start", start)
+    found = run_finalist(Candidate(number=3, hash="abc", spec=SPEC), job(digits_task, tmp_path))
+    assert not found.usable and found.training is None
+    assert found.reason == f"{type(error).__name__}: {error}"
 
 
 class VendorBackend(Backend):

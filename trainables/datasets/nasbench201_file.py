@@ -1,7 +1,6 @@
 """The official files of NAS-Bench-201 and NATS-Bench: read once by their own package, kept as a table in Parquet."""
 
 import bz2
-import hashlib
 import importlib
 import math
 import pickle
@@ -20,9 +19,8 @@ from rich.progress import track
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.errors import ConfigError, ToolMissingError
-from automcu_ray.verdicts import cache_root
 from automcu_ray.whole_file import write_whole
-from trainables.datasets.prepared import fingerprint
+from trainables.datasets.prepared import fingerprint, place
 
 # Column: the benchmark's data set and split. CIFAR-10 has its own training set for validation, half of the usual one.
 COLUMNS = {
@@ -62,7 +60,7 @@ def official_table(path: Path, *, trust: bool) -> Path:
     source = path / f"{_META}{_ENDING}" if path.is_dir() else path
     if not source.is_file():
         raise ConfigError(f"dataset.file: no {source}: give NAS-Bench-201-*.pth or a file or folder of NATS-tss-*.")
-    kept = cache_root() / "datasets" / f"{hashlib.sha256(repr(fingerprint(source)).encode()).hexdigest()[:32]}.parquet"
+    kept = place(fingerprint(source), "parquet")
     if not kept.is_file():
         try:
             rows = list(_rows(path, trust))

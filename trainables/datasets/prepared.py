@@ -28,7 +28,7 @@ def kept(key: object, make: Callable[[], Images]) -> Images:
 
     A cache that cannot be written or read costs time and nothing else.
     """
-    path = cache_root() / "datasets" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.npy"
+    path = place(key, "npy")
     with contextlib.suppress(OSError, ValueError):  # none yet, or damaged
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     started_s = time.monotonic()
@@ -37,6 +37,11 @@ def kept(key: object, make: Callable[[], Images]) -> Images:
         with contextlib.suppress(OSError):
             _write(path, made)
     return made
+
+
+def place(key: object, ending: str) -> Path:
+    """Return the file of the cache for what `key` is all that it depends on."""
+    return cache_root() / "datasets" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.{ending}"
 
 
 def fingerprint(path: Path) -> tuple[str, int, int]:

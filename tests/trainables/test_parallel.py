@@ -1,0 +1,104 @@
+"""Many items as Ray tasks: a worker that dies is tried again, and a finalist then goes on from its last epoch."""
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from automcu_ray.cluster import ray
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import Candidate, Finalist
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from trainables import finalist, finals
+from trainables.datasets.digits import digits
+from trainables.finalist import EPOCH, FinalistJob, run_finalist
+from trainables.finals import run_finalists
+from trainables.parallel import RETRIES, in_parallel
+
+SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
+CANDIDATE = Candidate(number=3, hash="abc", spec=SPEC)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def test_items_come_with_their_results_and_what_is_left_is_told(cluster: None) -> None:
+    def power(base: int, exponent: int) -> int:
+        return base**exponent
+
+    left: list[set[int]] = []
+    found = in_parallel(power, [2, 3, 4], 2, cpus=1, gpus=0, on_wait=lambda items: left.append(set(items)))
+    assert dict(found) == {2: 4, 3: 9, 4: 16}
+    assert left[-1] == set() and all(later <= earlier for earlier, later in itertools.pairwise(left))
+
+
+def test_a_worker_that_dies_each_time_costs_its_item_alone(cluster: None, tmp_path: Path) -> None:
+    def die_of_two(item: int, log: Path) -> int:
+        with log.open("a") as lines:
+            lines.write(f"{item}\n")
+        if item == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+    found = dict(in_parallel(die_of_two, [1, 2, 3], tmp_path / "log", cpus=1, gpus=0))
+    assert (found[1], found[3]) == (1, 3)
+    assert str(found[2]).startswith("the worker broke: ")
+    assert (tmp_path / "log").read_text().split().count("2") == 1 + RETRIES
+
+
+def test_an_error_of_the_function_is_raised_unless_it_is_to_cost_its_item_alone(cluster: None) -> None:
+    def fail(item: int, shared: None) -> int:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError, match="ours"):
+        list(in_parallel(fail, [1], None, cpus=1, gpus=0))
+    ((_, reason),) = in_parallel(fail, [1], None, cpus=1, gpus=0, breaks=ray.exceptions.RayError)
+    assert reason == "the worker broke: KeyError: 'ours'"
+
+
+def finalist_job(task: Task, folder: Path) -> FinalistJob:
+    data = digits()
+    return FinalistJob(task, Protocol(epochs=3), data.train, data.val, None, None, folder, seed=0, gpus=0)
+
+
+def test_a_finalist_whose_worker_is_killed_goes_on_from_its_last_epoch(
+    cluster: None, digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker dies at the end of epoch 2, each time that it gets there: from its start it would never end."""
+    log = tmp_path / "log"
+
+    def killed(candidate: Candidate, job: FinalistJob) -> Finalist:
+        before = finalist.write_whole
+
+        def note(path: Path, content: bytes) -> None:
+            if path.name == EPOCH:
+                with log.open("a") as lines:
+                    lines.write(f"{content.decode()}\n")
+                if content == b"2":
+                    os.kill(os.getpid(), signal.SIGKILL)
+            before(path, content)
+
+        finalist.write_whole = note
+        return run_finalist(candidate, job)
+
+    whole = run_finalist(CANDIDATE, finalist_job(digits_task, tmp_path / "whole"))
+    monkeypatch.setattr(finals, "run_finalist", killed)
+    done: list[Finalist] = []
+    told: list[str] = []
+    job = finalist_job(digits_task, tmp_path / "killed")
+    run_finalists([CANDIDATE], job, cpus=1, gpus=0, on_result=done.append, on_wait=told.append)
+    assert log.read_text().split() == ["1", "2", "3"]
+    assert whole.training and [one.training and one.training.val_accuracy for one in done] == [
+        whole.training.val_accuracy
+    ]
+    networks = [(tmp_path / way / "abc" / "float32.onnx").read_bytes() for way in ("whole", "killed")]
+    assert networks[0] == networks[1]
+    assert told[-1] == "" and any(line.startswith("#3 epoch ") for line in told)
