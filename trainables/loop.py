@@ -89,7 +89,7 @@ def train(
     `checkpoint` is written after each epoch; where it has a state, training goes on from there, to the same end.
 
     Raises:
-        FloatingPointError: the loss is no longer finite.
+        FloatingPointError: the loss or an output is no longer finite.
     """
 
     def accuracy() -> float:
@@ -147,11 +147,18 @@ def evaluate(network: nn.Module, split: Examples, device: str) -> float:
 
 
 def predict(network: nn.Module, images: NDArray[np.uint8] | Tensor, device: str) -> NDArray[np.int64]:
-    """Return the class (N,) that the float network gives each image."""
+    """Return the class (N,) that the float network gives each image.
+
+    Raises:
+        FloatingPointError: an output is not finite, as after a last step that went wrong: no loss has seen that.
+    """
     network.eval()
     with torch.inference_mode():
         batches = torch.split(torch.as_tensor(images, device=device), SCORED_AT_ONCE)
-        classes: NDArray[np.int64] = torch.cat([network(normalize(batch)).argmax(1) for batch in batches]).cpu().numpy()
+        outputs = torch.cat([network(normalize(batch)) for batch in batches])
+    if not outputs.isfinite().all():
+        raise FloatingPointError("the network's outputs are no longer finite: training diverged")
+    classes: NDArray[np.int64] = outputs.argmax(1).cpu().numpy()
     return classes
 
 

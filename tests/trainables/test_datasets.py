@@ -48,7 +48,8 @@ class TestDigits:
 
     def test_the_seed_and_the_sizes_are_told_to_the_manifest(self) -> None:
         sizes = {"train": 1167, "val": 270, "test": 360}
-        assert digits(split_seed=7).about == {"name": "digits", "split_seed": 7, **sizes}
+        about = digits(split_seed=7).about
+        assert about == {"name": "digits", "split_seed": 7, **sizes, "sha256": digits(split_seed=7).sha256}
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
@@ -120,7 +121,10 @@ class TestAssemble:
                 r"wanted uint8 images .* found uint8 \(2, 1, 0, 2\)",
             ),
             (made([0] * 20), r"class 'b' has none of its"),
-            (made([0] * 20 + [1]), r"dataset\.test_share=0\.2 cannot be cut from 21 examples: The least populated"),
+            (
+                made([0] * 20 + [1]),
+                r"dataset\.test_share=0\.2 cannot be cut from 21 examples of 2 classes, .* of 1: both",
+            ),
         ],
     )
     def test_refuses_what_does_not_fit_together(self, split: Split, words: str) -> None:
@@ -138,10 +142,32 @@ class TestAssemble:
         ):
             assemble("x", "ab", made([0, 1] * 5), test=larger, val_share=0.2, split_seed=0)
 
+    def test_one_class_is_named_and_a_share_is_told_as_it_was_set(self) -> None:
+        with pytest.raises(ConfigError, match=r"wanted two classes or more, found '0'\."):
+            assemble("x", "0", made([0] * 20), val_share=0.1, test_share=0.2, split_seed=0)
+        with pytest.raises(
+            ConfigError, match=r"dataset\.val_share=0\.1 cannot be cut from 8 examples of 2 classes, .* of 4"
+        ):
+            assemble("x", "ab", made([0, 1] * 5), val_share=0.1, test_share=0.2, split_seed=0)
+
     @pytest.mark.parametrize("share", [0.0, 1.0, -0.5])
     def test_refuses_a_share_that_leaves_nothing(self, share: float) -> None:
         with pytest.raises(ConfigError, match=r"dataset\.val_share="):
             assemble("x", "ab", made([0, 1] * 50), test=made([0, 1]), val_share=share, split_seed=0)
+
+    def test_the_digest_is_of_every_pixel_label_and_split(self) -> None:
+        def digest(whole: Split, **changes: Any) -> str:
+            return assemble(
+                "x", "ab", whole, **{"val_share": 0.1, "test_share": 0.2, "split_seed": 0, **changes}
+            ).sha256
+
+        same, pixel, other = made([0, 1] * 50), made([0, 1] * 50), made([1, 0] * 50)
+        pixel.images[99, 0, 1, 1] ^= 1
+        assert digest(same) == digest(made([0, 1] * 50))
+        assert (
+            len({digest(same), digest(pixel), digest(other), digest(same, split_seed=1), digest(same, val_share=0.2)})
+            == 5
+        )
 
 
 class TestPick:

@@ -52,6 +52,13 @@ def test_divergence_is_an_error(digits_task: Task) -> None:
         accuracies(digits_task, wild, seed=0)
 
 
+def test_a_last_step_that_diverges_is_no_accuracy_by_chance(digits_task: Task) -> None:
+    """All images are one batch: its loss is that of the first weights, and nothing is trained on the ruined ones."""
+    one_step = Protocol(epochs=1, batch_size=2000, learning_rate=1e30, schedule="constant")
+    with pytest.raises(FloatingPointError, match="outputs are no longer finite"):
+        accuracies(digits_task, one_step, seed=0)
+
+
 def test_summary_scores_the_deployed_network(digits_task: Task) -> None:
     data = digits()
     job = TrainingJob(digits_task, FEW, data.train, data.val)

@@ -111,6 +111,14 @@ def test_a_cut_or_damaged_file(tmp_path: Path) -> None:
             npz(folder=str(tmp_path))
 
 
+def test_names_that_are_no_arrays_of_numpy(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("images", b"no .npy behind the name")
+        archive.writestr("labels", b"nor here")
+    with pytest.raises(ConfigError, match=r"has no array 'images': save it by numpy\.savez"):
+        npz(folder=str(tmp_path))
+
+
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no file .*data\.npz: set dataset\.file"):
         npz(folder=str(tmp_path))

@@ -7,6 +7,7 @@ import struct
 import zlib
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +79,21 @@ class TestParquet:
         write_parquet(tmp_path / "train-00001-of-00002.parquet", images[10:], [0, 1] * 5, "img", huggingface=info)
         data = parquet_images(folder=str(tmp_path), test=None, test_share=0.2)
         assert (len(data.train), len(data.val), len(data.test), data.classes) == (14, 2, 4, ("cat", "dog"))
+
+    def test_files_may_differ_in_how_wide_their_numbers_and_offsets_are(self, tmp_path: Path) -> None:
+        blobs = [encoded(pixels) for pixels in random_pixels(10, 4, 4)]
+        for number, (binary, whole) in enumerate([(pa.binary(), pa.int64()), (pa.large_binary(), pa.int8())]):
+            table = pa.table({"image": pa.array(blobs, binary), "label": pa.array([0, 1] * 5, whole)})
+            pq.write_table(table, tmp_path / f"train-{number}.parquet")
+        data = parquet_images(folder=str(tmp_path), test=None, val_share=0.2)
+        assert (len(data.train), len(data.val), len(data.test)) == (12, 4, 4)
+
+    def test_two_columns_of_one_name(self, tmp_path: Path) -> None:
+        columns = [[encoded(random_pixels(1, 4, 4)[0])], [0], [1]]
+        table = pa.Table.from_arrays([pa.array(column) for column in columns], ["image", "label", "label"])
+        pq.write_table(table, tmp_path / "train.parquet")
+        with pytest.raises(ConfigError, match=r"train\.parquet cannot be read as Parquet: .*label"):
+            parquet_images(folder=str(tmp_path))
 
     def test_missing_folder_says_where_it_looked(self) -> None:
         with pytest.raises(ConfigError, match=r"no data folder 'nowhere' in .*AUTOMCU_DATA"):
@@ -210,6 +226,18 @@ class TestImageFolder:
         with pytest.raises(ConfigError, match=r"a/link\.png is a link out of .*elsewhere"):
             image_folder(folder=str(tmp_path / "data"))
 
+    def test_a_file_that_may_not_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_folder(tmp_path, a=GREY, b=GREY)
+        monkeypatch.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
+        with pytest.raises(ConfigError, match=r"\.png cannot be read \(.*Permission denied\): make it readable"):
+            image_folder(folder=str(tmp_path))
+
+    def test_a_picture_of_another_kind_is_not_left_out_unsaid(self, tmp_path: Path) -> None:
+        write_folder(tmp_path, a=GREY, b=GREY)
+        (tmp_path / "a" / "more.TIF").write_bytes(encoded(GREY, "TIFF"))
+        with pytest.raises(ConfigError, match=r"a/more\.TIF: wanted \.jpg, .*: convert it, or remove it"):
+            image_folder(folder=str(tmp_path))
+
     def test_a_link_inside_the_folder_is_a_file(self, tmp_path: Path) -> None:
         write_folder(tmp_path, a=GREY, b=GREY)
         (tmp_path / "a" / "link.png").symlink_to(tmp_path / "a" / "0.png")
@@ -255,7 +283,7 @@ class TestHostilePictures:
             ("cut.png", encoded(random_pixels(1, 32, 32)[0])[:-200], "cut.png: not a picture that can be decoded"),
             ("bomb.png", bomb(), "bomb.png: "),
             ("large.jpg", large(), "large.jpg: 9000x9000 pixels in .* bytes, at most 67108864"),
-            ("empty.jpg", b"", "empty.jpg: not a picture that can be decoded"),
+            ("empty.jpg", b"", r"empty.jpg: not a picture that can be decoded \(0 bytes, of another kind\)"),
             ("gif.jpg", encoded(GREY, "GIF"), "gif.jpg: not a picture .* known are JPEG, PNG"),
             ("deep.png", encoded(np.zeros((8, 8), np.uint16)), "deep.png: pixels of mode 'I;16' are not 8 bits"),
         ],

@@ -192,6 +192,20 @@ class TestHostileFiles:
         with pytest.raises(ConfigError, match=r"bad\.wav: no sound in it, or values that are not finite"):
             speech_commands(folder=folder, **FAST)
 
+    @pytest.mark.filterwarnings("error")
+    def test_numbers_too_large_for_sound(self, tmp_path: Path) -> None:
+        wavfile.write(tmp_path / "bad.wav", RATE_HZ, np.array([0, 1e300]))
+        with pytest.raises(ConfigError, match=r"bad\.wav: no sound in it, or values that are not finite"):
+            LogMel(**FAST, resample=False).read(tmp_path / "bad.wav")
+
+    def test_a_recording_of_another_kind_is_not_left_out_unsaid(self, tmp_path: Path) -> None:
+        folder = recorded(tmp_path, no=300, yes=900)
+        (tmp_path / "no" / "notes.txt").write_text("no sound, and no harm")
+        assert len(speech_commands(folder=folder, **FAST).train) == 6
+        (tmp_path / "no" / "more.FLAC").write_bytes(b"fLaC")
+        with pytest.raises(ConfigError, match=r"no/more\.FLAC: wanted \.wav: convert it, or remove it"):
+            speech_commands(folder=folder, **FAST)
+
     def test_a_word_without_recordings_and_a_link_out(self, tmp_path: Path) -> None:
         folder = recorded(tmp_path / "data", no=300, yes=900)
         (tmp_path / "data" / "up").mkdir()

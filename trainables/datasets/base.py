@@ -1,5 +1,6 @@
 """What a data set is: train and validation splits of uint8 images, and a sealed test split."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Dataset:
     val: Split
     test: Sealed
     split_seed: int
+    sha256: str  # of all images and labels, as split
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -72,9 +74,9 @@ class Dataset:
 
     @property
     def about(self) -> dict[str, object]:
-        """What a manifest says of the data: name, images in each split, and the seed that split them."""
+        """What a manifest says of the data: name, images in each split, the seed that split them, and a digest."""
         sizes = {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
-        return {"name": self.name, "split_seed": self.split_seed, **sizes}
+        return {"name": self.name, "split_seed": self.split_seed, **sizes, "sha256": self.sha256}
 
 
 def assemble(
@@ -99,15 +101,16 @@ def assemble(
     for where, split in (("train", train), ("val", val), ("test", test)):
         if split is not None:
             _check(f"{name}, {where}", split, classes, train.images.shape[1:])
+    of_rest = val_share
     if test is None:
-        train, test = cut(train, test_share, split_seed, f"{name}: dataset.test_share")
-        val_share /= 1 - test_share
+        train, test = cut(train, test_share, split_seed, f"{name}: dataset.test_share={test_share:g}")
+        of_rest = val_share / (1 - test_share)
     if val is None:
-        train, val = cut(train, val_share, split_seed, f"{name}: dataset.val_share")
+        train, val = cut(train, of_rest, split_seed, f"{name}: dataset.val_share={val_share:g}")
     for where, split in (("train", train), ("validation", val), ("test", test)):
         _check_classes(f"{name}, {where} split", split, classes)
     train, val, test = (shuffled(split, split_seed) for split in (train, val, test))
-    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed)
+    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed, _sha256(train, val, test))
 
 
 def cut(split: Split, share: float, seed: int, what: str) -> tuple[Split, Split]:
@@ -140,7 +143,7 @@ def pick(labels: Labels, limit: int | None, seed: int, what: str) -> NDArray[np.
     """
     if limit is None or limit >= len(labels):
         return np.arange(len(labels))
-    _, kept = _cut(labels, limit, seed, what)
+    _, kept = _cut(labels, limit, seed, f"{what}={limit}")
     return np.sort(kept)
 
 
@@ -150,11 +153,24 @@ def numbered(labels: Labels) -> tuple[str, ...]:
     return tuple(str(number) for number in range(min(top, len(labels)) + 1))
 
 
+def _sha256(*splits: Split) -> str:
+    found = hashlib.sha256()
+    for split in splits:
+        for array in (split.images, split.labels):
+            found.update(repr(array.shape).encode())
+            found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
 def _cut(labels: Labels, held: float, seed: int, what: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     try:
         rest, chosen = train_test_split(np.arange(len(labels)), test_size=held, random_state=seed, stratify=labels)
     except ValueError as error:
-        raise ConfigError(f"{what}={held:g} cannot be cut from {len(labels)} examples: {in_short(error)}") from error
+        _, counts = np.unique(labels, return_counts=True)
+        raise ConfigError(
+            f"{what} cannot be cut from {len(labels)} examples of {len(counts)} classes, the smallest of "
+            f"{min(counts, default=0)}: both parts want one of each class. Add examples, or change that setting."
+        ) from error
     return rest, chosen
 
 
@@ -162,7 +178,9 @@ def _check(where: str, split: Split, classes: Sequence[str], shape: tuple[int, .
     """Refuse arrays that are no labelled images of one size; labels are 0 to one less than there are classes."""
     images, labels = split.images, split.labels
     if images.dtype != np.uint8 or images.ndim != 4 or 0 in images.shape:
-        raise ConfigError(f"{where}: wanted uint8 images (N, C, H, W), found {images.dtype} {images.shape}.")
+        raise ConfigError(
+            f"{where}: wanted uint8 images (N, C, H, W), found {images.dtype} {images.shape}: save pixels as 0 to 255."
+        )
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) != len(images):
         raise ConfigError(
             f"{where}: wanted one whole number as label for each of {len(images)} images, found {labels.dtype} "
@@ -180,7 +198,7 @@ def _check(where: str, split: Split, classes: Sequence[str], shape: tuple[int, .
 
 def _check_classes(where: str, split: Split, classes: Sequence[str]) -> None:
     if len(classes) < 2:
-        raise ConfigError(f"{where}: wanted two classes or more, found {', '.join(classes) or 'none'}.")
+        raise ConfigError(f"{where}: wanted two classes or more, found {', '.join(map(repr, classes)) or 'none'}.")
     absent = set(range(len(classes))) - set(split.labels.tolist())
     if absent:
         raise ConfigError(

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from automcu_ray.errors import ConfigError
-from trainables.datasets.base import Dataset, Split, assemble, data_folder, pick
+from trainables.datasets.base import Dataset, Split, assemble, data_folder, in_short, pick
 from trainables.datasets.files import class_folders, files_below
 from trainables.datasets.pictures import MAX_FILE_BYTES, decode
 from trainables.datasets.prepared import fingerprint
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".webp")
+OTHER_PICTURES = (".gif", ".tif", ".tiff", ".heic", ".avif")
 
 
 def image_folder(
@@ -63,7 +64,7 @@ def _read(
             f"{top}: wanted a folder for each class, two at least ({', '.join(classes[:5])}, ...); found "
             f"{', '.join(found[:5]) or 'none'}."
         )
-    by_class = [files_below(top / name, SUFFIXES, root) for name in classes]
+    by_class = [files_below(top / name, SUFFIXES, root, refused=OTHER_PICTURES) for name in classes]
     labels = np.repeat(np.arange(len(classes)), [len(files) for files in by_class])
     files = [path for files in by_class for path in files]
     kept = pick(labels, limit, seed, f"dataset.{option}")
@@ -77,5 +78,8 @@ def _read(
 
 def _bytes(path: Path) -> bytes:
     """Return a file, or one byte more than a picture may have."""
-    with path.open("rb") as file:
-        return file.read(MAX_FILE_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({in_short(error)}): make it readable, or remove it.") from error

@@ -117,9 +117,9 @@ def _mel(hertz: NDArray[np.float64] | float) -> NDArray[np.float64]:
 
 def _read(path: Path) -> tuple[int, NDArray[Any]]:
     """Return rate in Hz and samples, (n,) or (n, channels), as they are in the file."""
-    with path.open("rb") as file:
-        blob = file.read(MAX_FILE_BYTES + 1)
     try:
+        with path.open("rb") as file:
+            blob = file.read(MAX_FILE_BYTES + 1)
         if len(blob) > MAX_FILE_BYTES:
             raise ValueError(f"more than {MAX_FILE_BYTES >> 20} MB")
         if blob[:4] == b"RIFF" and struct.unpack("<I", blob[4:8])[0] + 8 > len(blob):
@@ -134,7 +134,8 @@ def _read(path: Path) -> tuple[int, NDArray[Any]]:
 
 def _scaled(samples: NDArray[Any]) -> Wave:
     """Return samples as float32, full scale 1; 8 bits are unsigned in wav files, 24 bits come left-justified in 32."""
-    wave: Wave = samples.astype(np.float32)
+    with np.errstate(over="ignore"):  # doubles beyond float32 become infinite, and are refused as that
+        wave: Wave = samples.astype(np.float32)
     if samples.dtype == np.uint8:
         wave -= 128
         wave /= 128

@@ -48,7 +48,7 @@ def _split(path: Path, images: str, labels: str) -> Split | None:
     """Return the split of two arrays, or None where the file has neither."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist()}
+            names = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
             if not names & {images, labels}:
                 return None
             if missing := {images, labels} - names:

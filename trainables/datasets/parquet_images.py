@@ -70,7 +70,7 @@ def _read(
 ) -> tuple[tuple[str, ...], Split]:
     """Return class names, and the rows that are kept, decoded."""
     table = pa.concat_tables([_table(path, label) for path in files])
-    labels = _labels(files[0], table[label])
+    labels: Labels = table[label].to_numpy()
     rows = pick(labels, limit, seed, f"dataset.{option}")
     blobs = table["image"]
     where = files[0] if len(files) == 1 else files[0].parent
@@ -85,29 +85,34 @@ def _read(
 
 
 def _table(path: Path, label: str) -> pa.Table:
-    """Return columns `image` (binary) and `label` of one file."""
+    """Return columns `image` (large_binary) and `label` (int64) of one file."""
     try:
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
         image = next((field.name for field in schema if _holds_bytes(field.type)), None)
         if image is None or label not in schema.names:
-            wanted = "of images, a struct with field 'bytes'" if image is None else repr(label)
+            wanted = "of images, bytes or a struct with field 'bytes'" if image is None else repr(label)
             raise ConfigError(f"{path} has no column {wanted}; found {', '.join(schema.names)}. See dataset.label.")
         groups = (file.metadata.row_group(index) for index in range(file.metadata.num_row_groups))
         check_memory(str(path), sum(group.total_byte_size for group in groups))
         table = file.read(columns=[image, label])
         column = table[image]  # in chunks: one array holds 2 GB of bytes at most
-        blobs = column if pa.types.is_binary(column.type) else pc.struct_field(column, "bytes")
-    except (OSError, ValueError, pa.ArrowException) as error:
+        blobs = pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
+        columns = {"image": blobs.cast(pa.large_binary()), label: _labels(path, table[label])}
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:  # KeyError: two columns of one name
         raise ConfigError(f"{path} cannot be read as Parquet: {in_short(error)}.") from error
-    return pa.table({"image": blobs, label: table[label]}).replace_schema_metadata(schema.metadata)
+    return pa.table(columns).replace_schema_metadata(schema.metadata)
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         index = kind.get_field_index("bytes")
-        return index >= 0 and bool(pa.types.is_binary(kind.field(index).type))
-    return bool(pa.types.is_binary(kind))
+        return index >= 0 and _is_binary(kind.field(index).type)
+    return _is_binary(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))  # the latter is what polars writes
 
 
 def _labels(path: Path, column: pa.ChunkedArray) -> Labels:

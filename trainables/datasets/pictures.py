@@ -1,6 +1,7 @@
 """Encoded pictures as arrays: JPEG, PNG and the like from anywhere, each checked before it is decoded."""
 
 import io
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +19,9 @@ MAX_PIXELS = 1 << 26  # of one picture: 8192x8192; more is taken for a decompres
 MAX_FILE_BYTES = 1 << 26
 MAX_SIZE = 1024
 _GREY, _COLOUR = ("1", "L", "LA"), ("P", "RGB", "RGBA", "CMYK", "YCbCr")  # I;16 and the like would lose bits
+
+# Between its alarm and its refusal Pillow only warns; below, both are our own refusals.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def decode(
@@ -78,8 +82,9 @@ def _pixels(name: str, blob: bytes, size: int | None) -> Images:
     except ConfigError:
         raise
     except Exception as error:  # Pillow lets out whatever its parsers raise: OSError, SyntaxError, struct.error, ...
+        why = "of another kind" if isinstance(error, PIL.UnidentifiedImageError) else in_short(error)
         raise ConfigError(
-            f"{name}: not a picture that can be decoded ({in_short(error)}): remove or replace it; known are "
+            f"{name}: not a picture that can be decoded ({len(blob)} bytes, {why}): remove or replace it; known are "
             f"{', '.join(FORMATS)}."
         ) from error
     return pixels[:, :, None] if pixels.ndim == 2 else pixels

@@ -17,6 +17,7 @@ from trainables.datasets.log_mel import LogMel
 from trainables.datasets.prepared import fingerprint, in_threads, kept
 
 NOISE, UNKNOWN, SILENCE = "_background_noise_", "_unknown_", "_silence_"
+OTHER_SOUNDS = (".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aif", ".aiff")
 LISTS = {"val": "validation_list.txt", "test": "testing_list.txt"}
 PERCENT = 10  # of the speakers, for validation and for test each
 _HASHES = 1 << 27
@@ -106,7 +107,7 @@ def _by_part(root: Path, words: Sequence[str]) -> dict[Part, list[Path]]:
         listed |= dict.fromkeys(lists[part].read_text(errors="replace").split(), part)
     parts: dict[Part, list[Path]] = {"train": [], "val": [], "test": []}
     for word in words:
-        for path in files_below(root / word, (".wav",), root):
+        for path in files_below(root / word, (".wav",), root, refused=OTHER_SOUNDS):
             name = path.relative_to(root).as_posix()
             parts[listed.get(name, "train") if listed else which_part(path)].append(path)
     return parts
@@ -143,7 +144,7 @@ def _noise(root: Path, part: Part, count: int, features: LogMel, rng: np.random.
         raise ConfigError(
             f"{root} has no folder {NOISE}, from which class {SILENCE} is cut: --set dataset.silence=false."
         )
-    files = files_below(root / NOISE, (".wav",), root)
+    files = files_below(root / NOISE, (".wav",), root, refused=OTHER_SOUNDS)
     lengths_s = {path: len(features.read(path)) / features.rate_hz for path in files}
     begin, end = NOISE_PARTS[part]
     long = [path for path in files if lengths_s[path] * (end - begin) >= 1]
