@@ -16,7 +16,7 @@ from ray import tune
 from automcu_ray.config import Resources
 from automcu_ray.errors import ConfigError
 
-__all__ = ["per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
+__all__ = ["per_finalist", "per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -81,6 +81,19 @@ def slots(resources: Resources, *, reserved_gpus: float = 0.0) -> int:
     cpus, gpus = per_trial(resources, reserved_gpus=reserved_gpus)
     by_gpu = _gpu_slots(_free_gpus(reserved_gpus), gpus) if gpus else float("inf")
     return max(1, int(min(ray.cluster_resources()["CPU"] / cpus, by_gpu)))
+
+
+def per_finalist(resources: Resources, count: int) -> tuple[float, float]:
+    """Return the CPUs and GPUs of each of `count` finalists: on one machine they share what fewer of them leave idle.
+
+    On a cluster each has a trial's share: Ray takes a task's CPUs from one of the machines, and nobody asked how large
+    these are. Raises as `per_trial` does.
+    """
+    cpus, gpus = per_trial(resources)
+    if resources.ray_address is not None:
+        return cpus, gpus
+    times = max(1, slots(resources) // max(1, count))
+    return cpus * times, min(1.0, gpus * times) if gpus < 1 else gpus
 
 
 def _gpus() -> float:

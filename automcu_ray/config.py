@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from automcu_ray.cell_network import Skeleton
 from automcu_ray.errors import ConfigError, unknown_name
-from automcu_ray.frozen import Frozen, rule
+from automcu_ray.frozen import Finite, Frozen, rule
 from automcu_ray.protocol import Positive, Protocols
 from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Precision
@@ -32,7 +32,7 @@ class Plugin(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Budget(Frozen):
+class Budget(Finite):
     """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search.
 
     Without `finalists` it ends with the search: no winner, no bundle, the test set unread.
@@ -56,7 +56,7 @@ class BoardConfig(Frozen):
     images: Positive = 128
 
 
-class Resources(Frozen):
+class Resources(Finite):
     """Shares of the machine; None means worked out from its cores and GPUs."""
 
     cpus_per_trial: Annotated[float, Field(gt=0)] = 1

@@ -1,4 +1,4 @@
-"""Who gained what in a run: proposals, trained candidates and gains in accuracy by proposer."""
+"""Who gained what in a run: proposals, trained candidates and gains by proposer."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from automcu_ray.record import Record
 
 @dataclass
 class Credit:
-    """What one proposer has to its credit; `gain` is in accuracy, a share of 1."""
+    """What one proposer has to its credit; `gain` is in what the search ranks by, a share of 1."""
 
     proposals: int = 0
     trained: int = 0
@@ -19,8 +19,8 @@ class Credit:
 class Credits:
     """Credit by proposer, record by record in the order in which they came in.
 
-    A gain is by how much a record raises the best validation accuracy of the run so far. The run's first accuracy is
-    no gain: there is nothing that it could be compared with.
+    A gain is by how much a record raises the best score of the run so far: validation accuracy, unless the search ranks
+    by loss. The run's first score is no gain: there is nothing that it could be compared with.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:

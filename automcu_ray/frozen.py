@@ -15,6 +15,12 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Finite(Frozen):
+    """What a user sets, in numbers: none of them may be infinite or NaN, which YAML can write."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 def rule(error: ErrorDetails) -> str:
     """Return the rule that a value breaks, in the words of someone who writes YAML."""
     wanted = _WANTED.get(error["type"])

@@ -56,7 +56,7 @@ def metrics(
     trained = [at for at, record in enumerate(records) if record.training is not None]
     asked = [record for record in records if not record.engine_failed]
     boxes = [
-        (record.score, 1 - report.ram_bytes / ram_limit_bytes, 1 - report.flash_bytes / flash_limit_bytes)
+        (record.accuracy, 1 - report.ram_bytes / ram_limit_bytes, 1 - report.flash_bytes / flash_limit_bytes)
         for record in records
         if record.scored
         if (report := record.feasibility) and report.ram_bytes is not None and report.flash_bytes is not None
@@ -94,7 +94,7 @@ def worked_seconds(at_s: float, started_at_s: Sequence[float], finished_at_s: Se
 
 
 def _best_so_far(trained: Sequence[Record]) -> tuple[float | None, ...]:
-    found = list(accumulate((record.score if record.scored else float("-inf") for record in trained), max))
+    found = list(accumulate((record.accuracy if record.scored else float("-inf") for record in trained), max))
     return tuple(None if score == float("-inf") else score for score in found)
 
 

@@ -78,8 +78,10 @@ def nearest_misses(records: Sequence[Record], resource: str | None = None) -> li
 def least_needs(records: Sequence[Record], task: Task) -> list[str]:
     """Return a sentence for each resource of which every proposal needed too much: the least need, and the way out.
 
-    The least is of those that were measured, where there are any.
+    The least is of those that were measured, where there are any. Where a proposal fitted, sizes are not to blame.
     """
+    if any(record.feasibility is not None and record.feasibility.feasible for record in records):
+        return []
     lines = []
     for resource, limit in limits(task).items():
         sizes = [(size, r.candidate.number) for r in records if (size := known_size(r, resource)) is not None]

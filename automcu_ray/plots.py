@@ -87,7 +87,7 @@ def size_figure(
     title = TITLES[resource]
     sizes = {record.candidate.number: known_size(record, resource) for record in records}
     trained = [
-        (size.bytes / BYTES_PER_KB, record.score, record.candidate.number)
+        (size.bytes / BYTES_PER_KB, record.accuracy, record.candidate.number)
         for record in records
         if record.scored and (size := sizes[record.candidate.number])
     ]
@@ -109,16 +109,16 @@ def size_figure(
 def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
     """Return the best accuracy so far against trained candidates, in the order in which they finished."""
     trained = [record for record in records if record.scored]
-    scores, order = [record.score for record in trained], range(1, len(trained) + 1)
+    accuracies, order = [record.accuracy for record in trained], range(1, len(trained) + 1)
     figure, axes = new_axes("trained candidates", "validation accuracy (proxy)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(0.5, max(2, len(trained)) + 0.7)
-    draw_accuracies(axes, scores)
+    draw_accuracies(axes, accuracies)
     if trained:
-        best = list(accumulate(scores, max))
+        best = list(accumulate(accuracies, max))
         axes.step([*order, len(trained) + 0.7], [*best, best[-1]], where="post", color=CHOSEN, label="best so far")
-        axes.scatter(order, scores, s=22, color=TRAINED, label="trained")
-    places = {r.candidate.number: (float(x), r.score) for x, r in zip(order, trained, strict=True)}
+        axes.scatter(order, accuracies, s=22, color=TRAINED, label="trained")
+    places = {r.candidate.number: (float(x), r.accuracy) for x, r in zip(order, trained, strict=True)}
     _draw_finalists(axes, places, finalists)
     return to_svg(figure, f"Best validation accuracy after each of {len(trained)} trained candidates.")
 

@@ -49,7 +49,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
         budget = self.searcher.trained_budget
         done = f"trained {self.searcher.trained}" + (f"/{budget}" if budget else "")
         top = self.top
-        lead = f"best {top.score:.4f} (#{top.candidate.number})" if top else "none trained yet"
+        lead = f"best {top.accuracy:.4f} (#{top.candidate.number})" if top else "none trained yet"
         return " · ".join([done, *parts, lead, self._left()])
 
     def busy_share(self, slots: int) -> float | None:
@@ -100,7 +100,7 @@ def describe(record: Record, task: Task) -> str:
     report = record.feasibility
     if record.training is None:
         return f"{head} {' '.join(record.reason.split())[:140]}"
-    line = f"{head} accuracy {record.score:.4f}"
+    line = f"{head} accuracy {record.accuracy:.4f}"
     if report is not None and report.ram_bytes is not None and report.flash_bytes is not None:
         line += (
             f"  RAM {report.ram_bytes / BYTES_PER_KB:.1f}/{task.ram_limit_bytes / BYTES_PER_KB:.0f} KB"

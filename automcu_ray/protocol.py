@@ -4,13 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from automcu_ray.frozen import Frozen
+from automcu_ray.frozen import Finite, Frozen
 
+RankedBy = Literal["accuracy", "loss"]
 Positive = Annotated[int, Field(gt=0)]
 QAT_RATE = 0.01  # of the learning rate before
 
 
-class Protocol(Frozen):
+class Protocol(Finite):
     """One training recipe: SGD with momentum, batches from a uint8 tensor, augmentation on the training device.
 
     Attributes:
@@ -75,10 +76,13 @@ class Protocol(Frozen):
 class Protocols(Frozen):
     """How candidates are ranked (`proxy`) and how finalists are trained (`full`).
 
+    `rank_by` is what the search compares candidates by: validation accuracy as deployed, or the proxy's mean training
+    loss. Finalists are compared by validation accuracy in any case.
     `asha` lets Ray's ASHA scheduler stop the worse part of the trials at 1, 3, 9, ... reports; a trial that it stops
     keeps the float accuracy of its last report, undeployed.
     """
 
     proxy: Protocol
     full: Protocol
+    rank_by: RankedBy = "accuracy"
     asha: bool = False

@@ -106,6 +106,7 @@ _SCHEMA = pa.schema(
         ("rung", pa.string()),
         ("val_accuracy", pa.float64()),
         ("val_accuracy_float", pa.float64()),
+        ("train_loss", pa.float64()),
         ("ram_bytes", pa.int64()),
         ("flash_bytes", pa.int64()),
         ("parameters", pa.int64()),

@@ -98,10 +98,18 @@ def outcome(
         return 0
     if interrupted or searched is None or searched["interrupted"]:
         return say_interrupted(console, f"Go on with --resume {folder.path}")
-    say(console, "no network was found: every candidate, or every finalist, was refused.")
+    say(console, "no network was found: every candidate, or every finalist, was refused or failed.")
+    _say_failures(console, repository.records)
     _say_misses(console, task, repository.records)
     say(console, f"report: {folder.report}")
     return 1
+
+
+def _say_failures(console: Console, records: Sequence[Record]) -> None:
+    """Name the first of those that failed: what comes after, of sizes, would hide that some were not too large."""
+    failed = [record for record in records if record.status == "failed"]
+    if failed:
+        say(console, f"{len(failed)} candidates failed, first #{failed[0].candidate.number}: {failed[0].reason}")
 
 
 def _say_misses(console: Console, task: Task, records: Sequence[Record]) -> None:

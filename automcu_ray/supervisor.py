@@ -13,8 +13,10 @@ from rich.console import Console
 from automcu_ray import cluster, trials
 from automcu_ray.assembly import make_searcher
 from automcu_ray.cluster import ray
+from automcu_ray.errors import ConfigError
 from automcu_ray.plan import Plan
 from automcu_ray.progress import Progress
+from automcu_ray.promise import most_promising
 from automcu_ray.record import Finalist, Record, best
 from automcu_ray.report import write_report
 from automcu_ray.repository import Repository
@@ -35,23 +37,40 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     """Run or resume a search to its end; return the winner's manifest, or None where there is no winner (yet).
 
     What is finished is in the journal when this returns or raises, and the report is written either way.
+
+    Raises:
+        ConfigError: the data are not those that the run began with.
     """
+    data = plan.dataset.about if isinstance(plan.dataset, Dataset) else {}
+    repository = Repository(folder.journal)
+    _check_data(repository, data)
     for backend in plan.backends:
         backend.prepare()
     gc.freeze()  # thousands of modules, never garbage: looking through them halves the speed of the analytic rung
     folder.create(plan.config)
-    repository = Repository(folder.journal)
     engine = plan.engine and {
         "name": plan.engine.name,
         "model": plan.engine.model,
         "is_language_model": plan.engine.is_language_model,
     }
-    repository.append("started", at_s=time.time(), versions=versions(), engine=engine, host=host(), resumed=resumed)
+    about = {"versions": versions(), "engine": engine, "host": host(), "data": data}
+    repository.append("started", at_s=time.time(), resumed=resumed, **about)
     try:
         return _run(plan, folder, repository, console)
     finally:
         repository.write_parquet(folder.parquet)
         write_report(folder.report, plan.config, plan.task, repository)
+
+
+def _check_data(repository: Repository, data: dict[str, object]) -> None:
+    """Refuse to go on with other data: what was learned on those, and what was held back of them, is not of these."""
+    began_with = (repository.find("started") or {}).get("data") or data
+    if other := [key for key in data if began_with.get(key) != data[key]]:
+        wanted, found = (", ".join(f"{key} {about.get(key)}" for key in other) for about in (began_with, data))
+        raise ConfigError(
+            f"the data set has changed since this run began: wanted {wanted}; found {found}. Put its files back as "
+            "they were, or start a new run."
+        )
 
 
 def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> dict[str, Any] | None:
@@ -124,7 +143,7 @@ def _look_up(table: Table, repository: Repository) -> dict[str, Any] | None:
         "number": top.candidate.number,
         "hash": top.candidate.hash,
         "architecture": str(top.candidate.cell),
-        "val_accuracy": top.score,
+        "val_accuracy": top.accuracy,
         "test_accuracy": table.test_accuracy(top.candidate.cell),
         "board_agrees": None,
     }
@@ -165,7 +184,11 @@ def _finals(
 ) -> tuple[FinalistJob, Finalist | None]:
     """Train the best candidates fully, in parallel; return the winner by validation accuracy."""
     config = plan.config
-    cpus, gpus = cluster.per_trial(config.resources)
+    done = [_finalist(row) for row in repository.events if row["event"] == "finalist"]
+    promising = most_promising(repository.records)[: config.budget.finalists]
+    known = {finalist.hash for finalist in done}
+    chosen = [record.candidate for record in promising if record.candidate.hash not in known]
+    cpus, gpus = cluster.per_finalist(config.resources, len(chosen))
     toolchain = None
     if plan.backend is not None:
         toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)
@@ -183,10 +206,6 @@ def _finals(
         jail=config.finalist_jail,
         second_opinions=plan.second_opinions,
     )
-    done = [_finalist(row) for row in repository.events if row["event"] == "finalist"]
-    trained = sorted((r for r in repository.records if r.status == "ok"), key=lambda r: -r.score)
-    known = {finalist.hash for finalist in done}
-    chosen = [r.candidate for r in trained[: config.budget.finalists] if r.candidate.hash not in known]
 
     def keep(finalist: Finalist) -> None:
         done.append(finalist)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from automcu_ray.accelerator import Accelerator
-from automcu_ray.frozen import Frozen
+from automcu_ray.frozen import Finite, Frozen
 
 BYTES_PER_KB = 1024
 
@@ -83,7 +83,7 @@ class McuTarget(Frozen):
         return next(iter(self.ram.values()))
 
 
-class Constraints(Frozen):
+class Constraints(Finite):
     """Hard limits `C` (paper 000, section III-B); None means the target's own size."""
 
     ram_kb: float | None = Field(default=None, gt=0)

@@ -48,7 +48,7 @@ class Trend(Frozen):
 def trend(records: Sequence[Record]) -> Trend:
     """Return the trend of a run; a network whose accuracy is no number counts as not trained."""
     trained = sorted((record for record in records if record.scored), key=lambda record: record.candidate.number)
-    accuracies = [record.score for record in trained]
+    accuracies = [record.accuracy for record in trained]
     return Trend(
         outcomes=len(records),
         trained=len(trained),

@@ -74,9 +74,7 @@ def _scheduler(plan: Plan) -> Any:
     trainer = plan.config.trainer
     if not trainer.asha:
         return None
-    return tune.schedulers.ASHAScheduler(
-        metric="val_accuracy", mode="max", max_t=trainer.proxy.reports, reduction_factor=3
-    )
+    return tune.schedulers.ASHAScheduler(metric="score", mode="max", max_t=trainer.proxy.reports, reduction_factor=3)
 
 
 def _run_config(folder: Path, name: str, callbacks: list[tune.Callback]) -> tune.RunConfig:
@@ -136,5 +134,6 @@ def _trainable(plan: Plan) -> Any:
         threads=max(1, int(cpus)),
         gpus=gpus,
         jail=config.jail,
+        rank_by=config.trainer.rank_by,
     )
     return tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus})

@@ -45,7 +45,7 @@ class HeuristicSearch(BaseSearcher):
         super().__init__(task, seed=seed)
         self.guesses = guesses
         self.growth = CellGrowth(task.cells) if task.form == "cell" else NetworkGrowth(task.space, first_width)
-        self.accuracies: dict[str, float] = {}  # by hash; -inf where it was refused or failed
+        self.scores: dict[str, float] = {}  # by hash; -inf where it was refused or failed
 
     def propose(self) -> Candidate | None:
         futures: deque[dict[str, float]] = deque([{}])
@@ -67,14 +67,14 @@ class HeuristicSearch(BaseSearcher):
     def observe(self, record: Record) -> None:
         if record.status == "duplicate":
             return
-        accuracy = record.score if record.scored else -inf
-        self.accuracies[record.candidate.hash] = accuracy
+        score = record.score if record.scored else -inf
+        self.scores[record.candidate.hash] = score
         if record.feasibility is not None and record.feasibility.network_hash:  # code, known by its network as well
-            self.accuracies[record.feasibility.network_hash] = accuracy
+            self.scores[record.feasibility.network_hash] = score
 
     def _wanted(self, guessed: dict[str, float]) -> Candidate | None:
         """Return the candidate whose accuracy growth needs next; None where it ends without."""
-        known = {**self.accuracies, **guessed}
+        known = {**self.scores, **guessed}
 
         def ask(candidate: Candidate) -> float:
             if candidate.hash in known:

@@ -47,7 +47,7 @@ def summary(record: Record) -> dict[str, Any]:
         entry["architecture"] = candidate.spec.compact()
     entry["status"] = record.status
     if record.training is not None:
-        entry["accuracy"] = round(record.score, 4)
+        entry["accuracy"] = round(record.accuracy, 4)
     if report is not None and report.ram_bytes is not None:
         entry |= {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
     if record.status != "ok":

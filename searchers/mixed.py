@@ -30,13 +30,14 @@ _OWN_SECONDS = 1.0  # of a proposal, whatever else it costs: one from a table or
 class MixedSearch(BaseSearcher):
     """Proposers that share budgets, records and gate: each learns from every record, whoever proposed it.
 
-    The reward of a proposal is its gain in the run's best validation accuracy (`Credits`); its cost are the seconds of
-    engine, toolchain and training, money as the time that it would buy, and one second for itself. A proposer that
-    has nothing ready (an engine that is still writing) is passed over; what an engine has finished comes before
-    everything else, for it is paid for. Where tokens or money are used up, those that need none go on.
+    The reward of a proposal is its gain in the run's best score (`Credits`); its cost are the seconds of engine,
+    toolchain and training, money as the time that it would buy, and one second for itself. A proposer that has nothing
+    ready (an engine that is still writing) is passed over; what an engine has finished comes before everything else,
+    for it is paid for. Where tokens or money are used up, those that need none go on.
 
-    All that decides is worked out from records and from what is under way. With an engine that takes time it depends
-    on that time who comes next, so that a cassette gives the same replies, but not always the same run.
+    All that decides is worked out from records and from what is under way. The seconds in them are the machine's, and
+    an engine that takes time answers when it does, so that a cassette gives the same replies, but not always the same
+    run: on a busy machine not even with the rules of `offline`.
 
     Args:
         task: what is searched for.

@@ -89,7 +89,7 @@ def cell_messages(task: Task, records: Sequence[Record]) -> tuple[Message, ...]:
     tried = [
         (record.candidate.cell.compact() if record.candidate.cell else {})
         | (
-            {"val_accuracy_percent": round(100 * record.score, 2)}
+            {"val_accuracy_percent": round(100 * record.accuracy, 2)}
             if record.status == "ok"
             else {"refused": record.reason[:OUTCOME_CHARS]}
         )

@@ -45,7 +45,8 @@ def ending(result: dict[str, Any] | None, report: FeasibilityReport, *, error: b
     if result and result.get("failure"):
         return Ending("failed", str(result["failure"])[:300], report, lost_seconds=_seconds(result.get("seconds")))
     if error or not result or METRIC not in result:
-        return Ending("failed", "training ended with an error; see the trial's log", report)
+        why = "training ended with an error, or its worker died: see error.txt in the trial's folder"
+        return Ending("failed", why, report)
     told = {name: result[key] for name in TrainingSummary.model_fields if (key := _PREFIX + name) in result}
     try:
         summary = TrainingSummary.model_validate({METRIC: result[METRIC], **told})

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,27 @@ def test_trials_take_what_the_engine_leaves(
     machine(cpus, gpus)
     assert cluster.per_trial(Resources(), reserved_gpus=reserved) == (1, pytest.approx(per_trial))
     assert cluster.slots(Resources(), reserved_gpus=reserved) == slots
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "settings", "count", "each"),
+    [
+        (8, 0, {}, 1, (8, 0)),
+        (8, 0, {}, 3, (2, 0)),
+        (8, 0, {}, 20, (1, 0)),
+        (8, 0, {"concurrent_trials": 2}, 1, (2, 0)),  # no more than trials were given
+        (8, 0, {"cpus_per_trial": 3.0}, 1, (6, 0)),
+        (8, 0, {"ray_address": "auto"}, 1, (1, 0)),  # its CPUs may lie in several machines
+        (8, 1, {"gpus_per_trial": 0.25}, 2, (2, 0.5)),
+        (16, 1, {"gpus_per_trial": 0.4}, 1, (2, 0.8)),
+        (8, 4, {}, 2, (2, 1)),  # a training runs on one GPU
+    ],
+)
+def test_few_finalists_share_the_machine(
+    machine, cpus: float, gpus: float, settings: dict[str, Any], count: int, each: tuple[float, float]
+) -> None:
+    machine(cpus, gpus)
+    assert cluster.per_finalist(Resources(**settings), count) == each
 
 
 @pytest.mark.parametrize(

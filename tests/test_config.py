@@ -70,6 +70,11 @@ def test_negative_flash() -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["trainer.proxy.learning_rate", "constraints.ram_kb", "budget.seconds"])
+def test_what_a_user_sets_is_finite(key: str) -> None:
+    assert message({}, f"{key}=.inf") == f"{key}: Input should be a finite number, found 'inf'."
+
+
 def test_no_such_file_and_no_mapping(tmp_path: Path) -> None:
     assert "no file" in message({"task": str(tmp_path / "none.yaml")})
     (tmp_path / "list.yaml").write_text("- 1\n")

@@ -56,6 +56,12 @@ def test_the_least_need_and_the_way_out(digits_task: Task) -> None:
     assert known_size(records[0], "ram") == (24586, True) and known_size(records[0], "flash") is None
 
 
+def test_where_a_proposal_fitted_and_failed_in_training_sizes_are_not_to_blame(digits_task: Task) -> None:
+    fitted = FeasibilityReport(feasible=True, backend="analytic", rung=Rung.ANALYTIC)
+    failed = Record(candidate=Candidate(number=1), status="failed", feasibility=fitted)
+    assert least_needs([failed, refused(2, over("ram", 99, Rung.ANALYTIC))], digits_task) == []
+
+
 def test_a_resource_that_some_proposal_had_enough_of_is_not_to_blame(digits_task: Task) -> None:
     report = FeasibilityReport(
         feasible=False,

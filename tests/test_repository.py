@@ -71,3 +71,18 @@ def test_best_is_the_earlier_of_equals_and_none_without_training() -> None:
     assert best([]) is None
     top = best([trained(1, 0.5), trained(2, 0.7), trained(3, 0.7)])
     assert top is not None and top.candidate.number == 2
+
+
+def test_best_by_loss_is_not_the_one_of_highest_accuracy() -> None:
+    lucky, sound = (
+        TrainingSummary(val_accuracy=accuracy, train_loss=loss, ranked_by="loss")
+        for accuracy, loss in ((0.8, 0.7), (0.7, 0.5))
+    )
+    records = [Record(candidate=candidate(n), status="ok", training=t) for n, t in enumerate((lucky, sound), start=1)]
+    top = best(records)
+    assert top is not None and (top.accuracy, top.score) == (0.7, pytest.approx(0.6065, abs=1e-4))  # e^-0.5
+    assert lucky.score < sound.score < lucky.val_accuracy
+
+
+def test_a_loss_that_nobody_measured_ranks_nothing() -> None:
+    assert TrainingSummary(val_accuracy=0.8, ranked_by="loss").score == 0.8

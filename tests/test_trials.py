@@ -1,6 +1,7 @@
 """Tune started anew every so many trials: one search for whoever looks at it."""
 
 import io
+import math
 import os
 import signal
 import threading
@@ -83,6 +84,24 @@ def test_ctrl_c_ends_all_tuners_and_not_one(tmp_path: Path, monkeypatch: pytest.
     searched = repository.find("searched")
     assert searched is not None and searched["interrupted"]
     assert 50 <= len(repository.records) < 4000
+
+
+def test_asha_stops_what_ranks_low_by_training_loss_and_records_say_how_far_it_came(tmp_path: Path) -> None:
+    """The budget is spent all the same: a stopped trial is a trained candidate, scored by its last report."""
+    folder = RunFolder(tmp_path / "run")
+    settings = ["trainer.asha=true", "trainer.rank_by=loss", "trainer.proxy.epochs=4", "trainer.proxy.patience=null"]
+    budget = ["budget.trained=6", "budget.finalists=0"]
+    config = compose({"task": "digits", "searcher": "random", "backend": "analytic"}, [*settings, *budget])
+    try:
+        supervisor.run(prepare(config), folder, Console(file=io.StringIO()))
+    finally:
+        ray.shutdown()
+    found = [record.training for record in Repository(folder.journal).records if record.training is not None]
+    stopped, whole = ([one for one in found if one.stopped_early is early] for early in (True, False))
+    assert len(found) == 6 and stopped and whole
+    assert {one.epochs for one in whole} == {4} and {one.epochs for one in stopped} <= {1, 3}
+    assert all(one.train_loss is not None and one.score == math.exp(-one.train_loss) for one in found)
+    assert max(found, key=lambda one: one.score) in whole
 
 
 def test_where_tune_sets_no_handler_nothing_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The proxy trial: one candidate, a short protocol, the accuracy of the network as deployed."""
 
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -8,7 +9,8 @@ from ray import tune
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.config import JailConfig
-from automcu_ray.protocol import Protocol
+from automcu_ray.protocol import Protocol, RankedBy
+from automcu_ray.record import TrainingSummary
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from trainables.code_job import CodeJob
@@ -21,7 +23,7 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
     """Trains a spec or a cell, or code in a jail, whichever `config` has: a report a step.
 
     Each result has a TrainingSummary in "training": of the float network while training goes on, where a scheduler may
-    stop it, and of the deployed one in the last result; so has "val_accuracy".
+    stop it, and of the deployed one in the last result; "val_accuracy" and "score" are its.
     What goes wrong with a candidate (diverged, out of memory, not convertible) is a result with "failure", and with the
     "seconds" that its training took.
     Arguments beside the config come through `tune.with_parameters`, the splits by Ray's object store.
@@ -38,11 +40,12 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         threads: int = 1,
         gpus: float = 1.0,
         jail: JailConfig | None = None,
+        rank_by: RankedBy = "accuracy",
     ) -> None:
         data, jail = (train_split, val_split), jail or JailConfig()
         self.spec_job = TrainingJob(task, protocol, *data, gpus=gpus)
         self.code_job = CodeJob(task, protocol, *data, jail, threads=threads, gpus=gpus)
-        self.run_seed = seed
+        self.run_seed, self.rank_by = seed, rank_by
         torch.set_num_threads(threads)
         self.reset_config(config)
 
@@ -50,6 +53,7 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         """Start the next candidate in this worker: milliseconds, where a new worker costs seconds."""
         self.config = new_config
         self.epochs: Iterator[Epoch] | None = None
+        self.losses: list[float] = []
         return True
 
     def step(self) -> dict[str, Any]:
@@ -57,17 +61,22 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
             if self.epochs is None:
                 self.epochs = self._start(candidate_seed(self.run_seed, self.config["number"]))
             epoch = next(self.epochs)
+            self.losses.append(epoch.loss)
             if not epoch.last:
-                summary = self.job.so_far(epoch)
-                return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "epoch": epoch.number}
+                return {**self._result(self.job.so_far(epoch)), "epoch": epoch.number}
             summary, _ = self.job.finish(epoch)
         except CANDIDATE_ERRORS as error:
             result = {"failure": in_words(error), "seconds": self.job.seconds, "done": True}
-            return {"val_accuracy": float("-inf"), **result}  # Tune insists on the metric
-        return {"val_accuracy": summary.val_accuracy, "training": summary.model_dump(), "done": True}
+            return {"val_accuracy": float("-inf"), "score": float("-inf"), **result}  # Tune insists on its metrics
+        return {**self._result(summary), "done": True}
 
     def cleanup(self) -> None:
         self.code_job.close()
+
+    def _result(self, summary: TrainingSummary) -> dict[str, Any]:
+        about = {"train_loss": fmean(self.losses), "ranked_by": self.rank_by}
+        summary = summary.model_copy(update=about)
+        return {"val_accuracy": summary.val_accuracy, "score": summary.score, "training": summary.model_dump()}
 
     def _start(self, seed: int) -> Iterator[Epoch]:
         self.job: TrainingJob = self.code_job if "code" in self.config else self.spec_job

@@ -1,5 +1,6 @@
 """The proxy trial, without a cluster: what it reports, and that nothing of one candidate reaches the next."""
 
+import math
 import mmap
 import time
 from collections.abc import Iterator
@@ -128,3 +129,16 @@ def test_a_deployment_that_fails_has_taken_its_time(digits_task: Task, monkeypat
     with pytest.raises(ToolchainError):
         job.finish(epoch)
     assert job.seconds - trained_s >= 0.2
+
+
+def test_the_training_loss_can_be_what_the_search_ranks_by(digits_task: Task) -> None:
+    trainable = make(digits_task, GOOD)
+    by_accuracy = run(trainable)
+    trainable.rank_by = "loss"
+    trainable.reset_config(GOOD)
+    by_loss = run(trainable)
+    first, last = (TrainingSummary.model_validate(result["training"]) for result in by_loss)
+    assert by_accuracy[-1]["score"] == by_accuracy[-1]["val_accuracy"] == by_loss[-1]["val_accuracy"]
+    assert first.train_loss is not None and last.train_loss is not None
+    assert first.train_loss > last.train_loss > first.train_loss / 2  # the mean of both epochs, of which one was better
+    assert by_loss[-1]["score"] == last.score == pytest.approx(math.exp(-last.train_loss))
