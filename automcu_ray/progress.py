@@ -101,6 +101,8 @@ def describe(record: Record, task: Task) -> str:
     if record.training is None:
         return f"{head} {' '.join(record.reason.split())[:140]}"
     line = f"{head} accuracy {record.accuracy:.4f}"
+    if record.training.ranked_by == "loss" and record.training.train_loss is not None:
+        line += f"  loss {record.training.train_loss:.3f}"
     if report is not None and report.ram_bytes is not None and report.flash_bytes is not None:
         line += (
             f"  RAM {report.ram_bytes / BYTES_PER_KB:.1f}/{task.ram_limit_bytes / BYTES_PER_KB:.0f} KB"

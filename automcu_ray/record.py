@@ -206,7 +206,8 @@ class BoardResult(Frozen):
 class Finalist(Frozen):
     """A candidate after full training, the toolchain again with trained weights, and the board.
 
-    `second_opinions` are what other backends say about it; they decide nothing.
+    `second_opinions` are what other backends say about it; they decide nothing. `reason` is why it cannot win, `note`
+    what went wrong and cost it nothing.
     """
 
     number: int
@@ -216,6 +217,7 @@ class Finalist(Frozen):
     board: BoardResult | None = None
     second_opinions: tuple[FeasibilityReport, ...] = ()
     reason: str = ""
+    note: str = ""
 
     @property
     def usable(self) -> bool:

@@ -211,7 +211,7 @@ def _finals(
         done.append(finalist)
         repository.append("finalist", **finalist.model_dump(mode="json"))
         outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
-        say(console, f"finalist #{finalist.number}: {outcome}")
+        say(console, "; ".join(filter(None, [f"finalist #{finalist.number}: {outcome}", finalist.note])))
 
     with console.status("finalists") as status:
         run_finalists(

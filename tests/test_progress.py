@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from automcu_ray.progress import Progress
+from automcu_ray.progress import Progress, describe
 from automcu_ray.record import Candidate, Record, Status, TrainingSummary
 from automcu_ray.repository import Repository
 from automcu_ray.task import Task
@@ -26,3 +26,9 @@ def test_counts_what_a_resumed_run_has_already_and_the_earlier_of_equals_leads(d
     searcher.trained = 3
     progress.on_step_begin(0, [])
     assert progress.summary().startswith("trained 3/4 · 2 failed · 3 ok · best 0.7500 (#3) · about")
+
+
+def test_a_search_that_ranks_by_loss_shows_it(digits_task: Task) -> None:
+    training = TrainingSummary(val_accuracy=0.5, train_loss=1.25, ranked_by="loss", seconds=2.0)
+    found = Record(candidate=Candidate(number=7), status="ok", training=training)
+    assert describe(found, digits_task) == "#7    ok                   accuracy 0.5000  loss 1.250  2.0 s"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from tests.test_report import finish, page, repository, trained
 from tests.trainables.test_finalist import DATA, SPEC, job
 from trainables.exam import examine
 from trainables.finalist import FinalistJob, load_deployed, run_finalist
+from trainables.job import TrainingJob
+from trainables.loop import Epoch
 
 CANDIDATE = Candidate(number=3, hash="abc", spec=SPEC)
 SHORT = Protocol(epochs=1, batch_size=32, learning_rate=0.5)
@@ -52,6 +55,22 @@ def test_training_on_that_helps_nobody_does_not_ship(digits_task: Task, tmp_path
     assert found.training is not None, found.reason
     assert [way.method for way in found.training.quantised] == ["ptq", "qat"]
     assert load_deployed(tmp_path / "abc") == load_deployed(tmp_path / "abc" / "ptq")
+
+
+def test_rounding_that_breaks_training_costs_nothing_but_its_time(
+    digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverges(*about: object) -> Iterator[Epoch]:
+        raise FloatingPointError("the loss became nan")
+        yield
+
+    alone = run_finalist(CANDIDATE, asked(digits_task, tmp_path / "alone", 0))
+    monkeypatch.setattr(TrainingJob, "start_rounded", diverges)
+    found = run_finalist(CANDIDATE, asked(digits_task, tmp_path / "both", 2))
+    assert found.training is not None and alone.training is not None
+    assert (found.training.val_accuracy, found.reason) == (alone.training.val_accuracy, "")
+    assert found.note == "training with rounding failed: FloatingPointError: the loss became nan"
+    assert load_deployed(tmp_path / "both" / "abc").onnx == load_deployed(tmp_path / "alone" / "abc").onnx
 
 
 def test_only_what_becomes_int8_and_is_no_generated_code_trains_on(digits_task: Task, tmp_path: Path) -> None:
