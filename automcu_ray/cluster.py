@@ -18,6 +18,7 @@ from automcu_ray.errors import ConfigError
 
 __all__ = ["per_finalist", "per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
 
+MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
@@ -84,16 +85,17 @@ def slots(resources: Resources, *, reserved_gpus: float = 0.0) -> int:
 
 
 def per_finalist(resources: Resources, count: int) -> tuple[float, float]:
-    """Return the CPUs and GPUs of each of `count` finalists: on one machine they share what fewer of them leave idle.
+    """Return the CPUs and GPUs of each of `count` finalists: on one machine they share the CPUs that trials have.
 
-    On a cluster each has a trial's share: Ray takes a task's CPUs from one of the machines, and nobody asked how large
-    these are. Raises as `per_trial` does.
+    On a cluster each has a trial's: Ray takes a task's CPUs from one of the machines, and nobody asked how large these
+    are. Raises as `per_trial` does.
     """
     cpus, gpus = per_trial(resources)
     if resources.ray_address is not None:
         return cpus, gpus
-    times = max(1, slots(resources) // max(1, count))
-    return cpus * times, min(1.0, gpus * times) if gpus < 1 else gpus
+    at_once = slots(resources)
+    whole = min(ray.cluster_resources()["CPU"], at_once * cpus) // max(1, min(count, at_once))
+    return max(cpus, min(whole, MOST_FINALIST_CPUS)), gpus
 
 
 def _gpus() -> float:

@@ -66,7 +66,7 @@ class Resources(Finite):
     ray_address: str | None = None
 
 
-class JailConfig(Frozen):
+class JailConfig(Finite):
     """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
 
     `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `train_seconds` (paper 002's own

@@ -49,7 +49,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
         budget = self.searcher.trained_budget
         done = f"trained {self.searcher.trained}" + (f"/{budget}" if budget else "")
         top = self.top
-        lead = f"best {top.accuracy:.4f} (#{top.candidate.number})" if top else "none trained yet"
+        lead = f"best {top.accuracy:.4f}{_loss(top)} (#{top.candidate.number})" if top else "none trained yet"
         return " · ".join([done, *parts, lead, self._left()])
 
     def busy_share(self, slots: int) -> float | None:
@@ -101,14 +101,21 @@ def describe(record: Record, task: Task) -> str:
     if record.training is None:
         return f"{head} {' '.join(record.reason.split())[:140]}"
     line = f"{head} accuracy {record.accuracy:.4f}"
-    if record.training.ranked_by == "loss" and record.training.train_loss is not None:
-        line += f"  loss {record.training.train_loss:.3f}"
+    line += _loss(record)
     if report is not None and report.ram_bytes is not None and report.flash_bytes is not None:
         line += (
             f"  RAM {report.ram_bytes / BYTES_PER_KB:.1f}/{task.ram_limit_bytes / BYTES_PER_KB:.0f} KB"
             f"  Flash {report.flash_bytes / BYTES_PER_KB:.1f}/{task.flash_limit_bytes / BYTES_PER_KB:.0f} KB"
         )
     return f"{line}  {record.training.seconds or 0.0:.1f} s"
+
+
+def _loss(record: Record) -> str:
+    """Return the training loss, where the search ranks by it."""
+    training = record.training
+    if training is None or training.ranked_by == "accuracy" or training.train_loss is None:
+        return ""
+    return f"  loss {training.train_loss:.3f}"
 
 
 def _stage(record: Record) -> str:

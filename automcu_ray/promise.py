@@ -10,16 +10,16 @@ def most_promising(records: Sequence[Record]) -> list[Record]:
     """Return the trained records, the most promising first; the earlier of equals before the other.
 
     By score, where that is accuracy. Where the search ranks by training loss, by the sum of three ranks: accuracy, loss
-    and parameters. After one epoch each of them errs in its own way, and their sum less than any (BENCHMARKS.md, "How
-    well proxies rank").
+    and parameters, if these are known of all. After one epoch each of them errs in its own way; their sum held best in
+    three studies (BENCHMARKS.md, "How well proxies rank").
     """
-    trained = [record for record in records if record.status == "ok" and record.training is not None]
+    trained = [record for record in records if record.scored]
     if not trained or any(record.training and record.training.ranked_by == "accuracy" for record in trained):
         return sorted(trained, key=lambda record: -record.score)
-    ranks = sum_of_ranks(
-        [record.accuracy for record in trained],
-        [record.score for record in trained],
-        [record.feasibility.parameters or 0 if record.feasibility else 0 for record in trained],
-    )
+    criteria: list[Sequence[float]] = [[record.accuracy for record in trained], [record.score for record in trained]]
+    parameters = [record.feasibility.parameters for record in trained if record.feasibility is not None]
+    if len(counted := [count for count in parameters if count is not None]) == len(trained):
+        criteria.append(counted)
+    ranks = sum_of_ranks(*criteria)
     order = sorted(range(len(trained)), key=lambda place: -ranks[place])
     return [trained[place] for place in order]

@@ -77,7 +77,7 @@ class Protocols(Frozen):
     """How candidates are ranked (`proxy`) and how finalists are trained (`full`).
 
     `rank_by` is what the search compares candidates by: validation accuracy as deployed, or the proxy's mean training
-    loss. Finalists are compared by validation accuracy in any case.
+    loss, unless the searcher writes code. Finalists are compared by validation accuracy in any case.
     `asha` lets Ray's ASHA scheduler stop the worse part of the trials at 1, 3, 9, ... reports; a trial that it stops
     keeps the float accuracy of its last report, undeployed.
     """

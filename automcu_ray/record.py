@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from automcu_ray.cell import CellSpec
 from automcu_ray.feasibility import FeasibilityReport, Violation
@@ -79,8 +81,8 @@ class TrainingSummary(Frozen):
 
     `val_accuracy` is of the network as deployed (int8 unless the task says float32), `val_accuracy_float` of the
     float network. Where a scheduler stopped the trial, both are the float network's: it was not deployed.
-    `train_loss` is the mean loss of all steps: of an epoch or less that is what the network made of images that it had
-    not seen before, and it tells networks apart sooner than accuracy (Ru et al. 2021, arXiv:2006.04492).
+    `train_loss` is the mean over reports of the mean loss of their steps: of an epoch or less that is what the network
+    made of images that it had not seen before (Ru et al. 2021, arXiv:2006.04492).
     `quantised` has the ways to int8 where a finalist went two, the one that ships first.
     `peak_memory_bytes` is the most since the training began: resident in the worker on a CPU, allocated on a GPU.
     None means not measured.
@@ -88,7 +90,7 @@ class TrainingSummary(Frozen):
 
     val_accuracy: float
     val_accuracy_float: float | None = None
-    train_loss: float | None = None
+    train_loss: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     ranked_by: RankedBy = "accuracy"
     quantised: tuple[Quantised, ...] = ()
     epochs: int | None = None
@@ -103,7 +105,8 @@ class TrainingSummary(Frozen):
     def score(self) -> float:
         """What the search ranks by, more is better: `val_accuracy`, or by loss `exp(-train_loss)`.
 
-        That is the (geometric) mean probability of the right class: a share of 1 as an accuracy is.
+        That is a share of 1, as an accuracy is: where labels are neither smoothed nor mixed, the geometric mean of the
+        probability that the network gave the right class.
         """
         if self.ranked_by == "accuracy" or self.train_loss is None:
             return self.val_accuracy
@@ -123,7 +126,10 @@ class Record(Frozen):
 
     @property
     def score(self) -> float:
-        """What the search ranks by (`TrainingSummary.score`); -inf where nothing was trained."""
+        """What the search ranks by (`TrainingSummary.score`); -inf where nothing was trained.
+
+        Searchers compare by it what their papers compare by accuracy.
+        """
         return self.training.score if self.training else float("-inf")
 
     @property
@@ -151,21 +157,23 @@ class Record(Frozen):
         """Return the outcome as one line: the accuracy and sizes, or what went wrong."""
         if self.status != "ok" or self.training is None or self.feasibility is None:
             return f"{self.status}: {self.reason}"
+        by_loss = self.training.ranked_by == "loss" and self.training.train_loss is not None
+        loss = f", training loss {self.training.train_loss:.3f}" if by_loss else ""
         return (
-            f"accuracy {self.training.val_accuracy:.4f}, RAM {self.feasibility.ram_bytes} bytes, "
+            f"accuracy {self.training.val_accuracy:.4f}{loss}, RAM {self.feasibility.ram_bytes} bytes, "
             f"Flash {self.feasibility.flash_bytes} bytes"
         )
 
 
 def best(records: list[Record]) -> Record | None:
     """Return the feasible record with the highest score; the earlier one of equals."""
-    trained = [record for record in records if record.status == "ok"]
+    trained = [record for record in records if record.scored]
     return max(trained, key=lambda record: record.score, default=None)
 
 
 def pareto_front(records: Sequence[Record]) -> list[Record]:
-    """Return the trained records that no other one equals or beats in accuracy, RAM and Flash; most accurate first."""
-    measured = [record for record in records if record.status == "ok" and _sizes(record) is not None]
+    """Return the trained records that no other one equals or beats in score, RAM and Flash; the highest score first."""
+    measured = [record for record in records if record.scored and _sizes(record) is not None]
     front: list[Record] = []
     for record in sorted(measured, key=lambda one: (-one.score, _sizes(one))):
         if not any(_no_larger(other, record) for other in front):

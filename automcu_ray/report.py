@@ -17,7 +17,8 @@ from automcu_ray.config import RunConfig, compose
 from automcu_ray.errors import ConfigError
 from automcu_ray.ledger import Cost, total
 from automcu_ray.pages import template
-from automcu_ray.record import Candidate, Finalist, Record, best
+from automcu_ray.promise import most_promising
+from automcu_ray.record import Candidate, Finalist, Record
 from automcu_ray.repository import Repository
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
@@ -73,7 +74,7 @@ def _render(path: Path, config: RunConfig, task: Task, repository: Repository) -
         figures=_figures(task, repository, finalists, cost),
         records=records,
         pending=len(repository.pending()),
-        best=best(records),
+        best=next(iter(most_promising(records)), None),
         by_number={record.candidate.number: record for record in records},
         number_of={r.candidate.hash: r.candidate.number for r in reversed(records) if r.candidate.hash},
         finalists=sorted(finalists, key=lambda finalist: finalist.hash != manifest.get("hash")),

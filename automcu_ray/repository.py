@@ -107,6 +107,7 @@ _SCHEMA = pa.schema(
         ("val_accuracy", pa.float64()),
         ("val_accuracy_float", pa.float64()),
         ("train_loss", pa.float64()),
+        ("ranked_by", pa.string()),
         ("ram_bytes", pa.int64()),
         ("flash_bytes", pa.int64()),
         ("parameters", pa.int64()),

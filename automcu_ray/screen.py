@@ -9,7 +9,8 @@ from rich.console import Console
 from automcu_ray.config import RunConfig
 from automcu_ray.credit import Credits
 from automcu_ray.misses import TITLES, advice, by_resource, least_needs, shortages
-from automcu_ray.record import Record, best
+from automcu_ray.promise import most_promising
+from automcu_ray.record import Record
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder
 from automcu_ray.target import BYTES_PER_KB
@@ -88,7 +89,7 @@ def outcome(
             return 1
         return 0
     searched = repository.find("searched")
-    top = best(repository.records)
+    top = next(iter(most_promising(repository.records)), None)
     if top is not None:
         say(console, f"best so far: #{top.candidate.number}, {top.outcome()}")
     if repository.find("finished"):

@@ -43,7 +43,8 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     """
     data = plan.dataset.about if isinstance(plan.dataset, Dataset) else {}
     repository = Repository(folder.journal)
-    _check_data(repository, data)
+    if repository.find("finished") is None:
+        _check_data(repository, data)
     for backend in plan.backends:
         backend.prepare()
     gc.freeze()  # thousands of modules, never garbage: looking through them halves the speed of the analytic rung
@@ -188,7 +189,7 @@ def _finals(
     promising = most_promising(repository.records)[: config.budget.finalists]
     known = {finalist.hash for finalist in done}
     chosen = [record.candidate for record in promising if record.candidate.hash not in known]
-    cpus, gpus = cluster.per_finalist(config.resources, len(chosen))
+    cpus, gpus = cluster.per_finalist(config.resources, len(promising))  # the same after an interruption
     toolchain = None
     if plan.backend is not None:
         toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)

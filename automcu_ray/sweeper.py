@@ -13,7 +13,7 @@ from automcu_ray.errors import BoardError, EngineError, ToolchainError
 from automcu_ray.metrics import metrics, worked_seconds
 from automcu_ray.outcomes import Outcome, read_outcome, write_outcome, write_parquet
 from automcu_ray.plan import prepare
-from automcu_ray.record import Record, best
+from automcu_ray.record import Record
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder, versions
 from automcu_ray.screen import say, say_interrupted
@@ -121,8 +121,8 @@ def _of_winner(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_best(records: list[Record]) -> dict[str, Any]:
-    """Return the sizes of the best candidate of a search that had no finalists."""
-    top = best(records)
+    """Return the sizes of the most accurate candidate of a search that had no finalists."""
+    top = max((record for record in records if record.scored), key=lambda record: record.accuracy, default=None)
     report = top.feasibility if top is not None else None
     return {} if report is None else report.model_dump(include={"ram_bytes", "flash_bytes"})
 

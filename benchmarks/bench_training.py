@@ -240,9 +240,7 @@ def main() -> None:
     for name in options.networks:
         compare(name, split, loader, options.rounds, device)
     cold, *warm = first_steps(split, 31, device)
-    print(
-        f"start to first step: {statistics.median(warm):.3f} s (at most {max(warm):.3f}); in a new worker {cold:.3f} s"
-    )
+    print(f"start to first step: {statistics.median(warm):.3f} s (at most {max(warm):.3f}); a job's first {cold:.3f} s")
 
 
 if __name__ == "__main__":

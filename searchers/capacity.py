@@ -43,7 +43,7 @@ class CapacitySearch(BaseSearcher):
         self.unlearnt = Filling(task)  # as if nothing were known, so that the order of layouts stays
         self._known_cells = 0
         self.tried: set[Layout] = set()
-        self.trained_layouts: list[tuple[float, Layout, str]] = []  # accuracy, layout, hash; best first
+        self.trained_layouts: list[tuple[float, Layout, str]] = []  # score, layout, hash; best first
         self.uses: dict[Layout, float] = {}
 
     def propose(self) -> Candidate | None:

@@ -78,7 +78,7 @@ class EvolutionSearch(BaseSearcher):
 
     def observe(self, record: Record) -> None:
         candidate, report = record.candidate, record.feasibility
-        counts = record.scored or (self.objective == "scalarised" and math.isfinite(record.score))
+        counts = record.scored or (self.objective == "scalarised" and math.isfinite(record.accuracy))
         if counts and self.task.choices.holds(candidate):
             self.living.append(record)
         if candidate.spec is not None and record.status == "infeasible" and report is not None and report.fixes:
@@ -103,7 +103,7 @@ class EvolutionSearch(BaseSearcher):
 
     def _worst_share(self, record: Record, weights: dict[str, float]) -> float:
         """Return the largest share of a bound over its weight; what was not measured does not count."""
-        found: dict[str, float | None] = {"error": 1 - record.score}
+        found: dict[str, float | None] = {"error": 1 - record.accuracy}
         if (report := record.feasibility) is not None:
             found |= {"ram": report.ram_bytes, "flash": report.flash_bytes, "macs": report.macs}
         shares = {name: value / self.bounds[name] for name, value in found.items() if value and name in self.bounds}

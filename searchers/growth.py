@@ -10,7 +10,7 @@ from automcu_ray.cell_space import CellSpace
 from automcu_ray.record import Candidate
 from automcu_ray.space import Space
 
-Ask = Callable[[Candidate], float]  # accuracy (its score, to be exact); -inf: refused; an exception where not known yet
+Ask = Callable[[Candidate], float]  # accuracy; -inf: refused; an exception where it is not known yet
 LEAST_GAIN = 0.005  # in accuracy, for which a width is doubled; the first time any will do, as in the paper
 _POOL = {"type": "max_pool", "kernel_size": 2}
 _CONV = {"type": "conv", "kernel_size": 3}

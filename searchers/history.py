@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from automcu_ray.misses import excess
-from automcu_ray.record import Record, pareto_front
+from automcu_ray.record import Record, TrainingSummary, pareto_front
 
 CHARS_PER_TOKEN = 3  # of JSON, roughly: whoever wants it exact has to ask the model's own tokenizer
 REASON_CHARS = 160
@@ -47,7 +47,7 @@ def summary(record: Record) -> dict[str, Any]:
         entry["architecture"] = candidate.spec.compact()
     entry["status"] = record.status
     if record.training is not None:
-        entry["accuracy"] = round(record.accuracy, 4)
+        entry |= figures(record.training)
     if report is not None and report.ram_bytes is not None:
         entry |= {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
     if record.status != "ok":
@@ -55,6 +55,14 @@ def summary(record: Record) -> dict[str, Any]:
     if report is not None and report.fixes:
         entry["fix"] = ", ".join(str(fix) for fix in report.fixes)
     return entry
+
+
+def figures(training: TrainingSummary) -> dict[str, float]:
+    """Return accuracy, and the training loss where the search ranks by it."""
+    found = {"accuracy": round(training.val_accuracy, 4)}
+    if training.ranked_by == "loss" and training.train_loss is not None:
+        found["training_loss"] = round(training.train_loss, 3)
+    return found
 
 
 def _pareto(records: Sequence[Record]) -> list[Record]:

@@ -16,7 +16,7 @@ from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.target import BYTES_PER_KB
 from automcu_ray.task import Task
 from searchers.engines.base import Message
-from searchers.history import Shown
+from searchers.history import Shown, figures
 from searchers.memory import OUTCOME_CHARS, Memory
 from searchers.schemas import Advice, vocabulary
 
@@ -117,7 +117,9 @@ def transcript(records: Sequence[Record]) -> tuple[Message, ...]:
     messages = [Message(role="user", content="All candidates so far, and what became of them.")]
     for record in records:
         mine = record.candidate.model_dump(mode="json", include=_SAID, exclude_defaults=True)
-        heard = record.model_dump(mode="json", exclude={"candidate"}, exclude_defaults=True)
+        by_loss = record.training is not None and record.training.ranked_by == "loss"
+        unheard: dict[str, Any] = {"candidate": True, "training": {"train_loss": not by_loss}}
+        heard = record.model_dump(mode="json", exclude=unheard, exclude_defaults=True)
         messages.append(Message(role="assistant", content=json.dumps(mine)))
         messages.append(Message(role="user", content=json.dumps(heard)))
     return tuple(messages)
@@ -170,7 +172,7 @@ def _result(record: Record | None) -> dict[str, Any]:
     report = record.feasibility
     row: dict[str, Any] = {"status": record.status, "reason": record.reason[:OUTCOME_CHARS] or None}
     if record.training is not None:
-        row["accuracy"] = round(record.training.val_accuracy, 4)
+        row |= figures(record.training)
     return {key: value for key, value in {**row, **_sizes(report)}.items() if value is not None}
 
 

@@ -48,10 +48,12 @@ def test_trials_take_what_the_engine_leaves(
         (8, 0, {}, 3, (2, 0)),
         (8, 0, {}, 20, (1, 0)),
         (8, 0, {"concurrent_trials": 2}, 1, (2, 0)),  # no more than trials were given
+        (2, 0, {"concurrent_trials": 8}, 1, (2, 0)),  # nor more than there are
+        (64, 0, {}, 1, (8, 0)),
         (8, 0, {"cpus_per_trial": 3.0}, 1, (6, 0)),
+        (2, 0, {"cpus_per_trial": 0.3}, 1, (1, 0)),  # six trials have 1.8
         (8, 0, {"ray_address": "auto"}, 1, (1, 0)),  # its CPUs may lie in several machines
-        (8, 1, {"gpus_per_trial": 0.25}, 2, (2, 0.5)),
-        (16, 1, {"gpus_per_trial": 0.4}, 1, (2, 0.8)),
+        (8, 1, {"gpus_per_trial": 0.25}, 2, (2, 0.25)),
         (8, 4, {}, 2, (2, 1)),  # a training runs on one GPU
     ],
 )

@@ -40,5 +40,10 @@ def test_what_was_not_trained_is_not_among_them(status: str) -> None:
     assert numbers([Record.model_validate({"candidate": {"number": 1}, "status": status})]) == []
 
 
+def test_what_diverged_or_was_not_counted_takes_nothing_from_the_others() -> None:
+    sound = [record(1, 0.40, 1.7, 10), record(2, 0.50, 1.5, None), record(3, 0.60, 1.4, 20)]
+    assert numbers([*sound, record(4, float("nan"), 1.0, 90)]) == [3, 2, 1]
+
+
 def test_parameters_that_nobody_counted_decide_nothing() -> None:
     assert numbers([record(1, 0.4, 1.7, None), record(2, 0.5, 1.5, None)]) == [2, 1]

@@ -201,9 +201,8 @@ def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path
                 more = training.start_rounded(_checkpoint("qat", candidate, job, folder))
                 _last(more, folder, job.protocol.epochs)
                 summary, deployed = _better((summary, deployed), training.finish(epoch), job.val_split, folder)
-            except (
-                CANDIDATE_ERRORS
-            ) as error:  # the network as trained before, rounded by calibration alone, still stands
+            except CANDIDATE_ERRORS as error:
+                # What was trained before, rounded by calibration alone, still stands.
                 found = found.model_copy(update={"note": f"training with rounding failed: {in_words(error)}"})
     save_deployed(deployed, folder)
     return found.model_copy(update={"training": summary.model_copy(update={"checkpoint": str(checkpoint)})}), deployed

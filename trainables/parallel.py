@@ -29,7 +29,7 @@ def in_parallel(
     Tasks that are left when nobody asks for more, after an interrupt too, are cancelled.
 
     `function` is called with an item and `shared`, which each worker gets once; an item takes `cpus` and `gpus`.
-    Of Ray's errors, `breaks` cost their item alone: any other is raised, as is an error of `function` itself.
+    Of Ray's errors, `breaks` cost their item alone: any other is raised. One of `function` itself is a RayTaskError.
     `on_wait` gets the items that are left, twice a second and after every result.
     """
     put = ray.put(shared)

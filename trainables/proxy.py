@@ -74,8 +74,9 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         self.code_job.close()
 
     def _result(self, summary: TrainingSummary) -> dict[str, Any]:
-        about = {"train_loss": fmean(self.losses), "ranked_by": self.rank_by}
-        summary = summary.model_copy(update=about)
+        if "code" not in self.config:  # generated code says its loss itself, and what it says decides nothing
+            about = {"train_loss": fmean(self.losses), "ranked_by": self.rank_by}
+            summary = summary.model_copy(update=about)
         return {"val_accuracy": summary.val_accuracy, "score": summary.score, "training": summary.model_dump()}
 
     def _start(self, seed: int) -> Iterator[Epoch]:

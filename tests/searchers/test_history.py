@@ -11,7 +11,8 @@ from automcu_ray.feasibility import Change, FeasibilityReport, Rung, Violation
 from automcu_ray.record import Candidate, Record, TrainingSummary
 from automcu_ray.spec import ArchitectureSpec
 from searchers import history
-from searchers.history import CHARS_PER_TOKEN, pareto_front, select
+from searchers.history import CHARS_PER_TOKEN, pareto_front, select, summary
+from searchers.prompting import transcript
 
 SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 8}]})
 
@@ -148,3 +149,12 @@ def test_prompts_of_iterations_10_and_500_differ_by_less_than_5_percent(
 def test_ablations_that_keep_everything_grow_more_than_fivefold(bench: ModuleType, name: str) -> None:
     early, late = (bench.prompt_tokens(name, iteration, len) for iteration in (10, 500))
     assert late > 5 * early
+
+
+def test_a_search_that_ranks_by_loss_says_it_in_every_context() -> None:
+    by_loss = TrainingSummary(val_accuracy=0.61234, train_loss=1.23456, ranked_by="loss")
+    for training, said in ((by_loss, True), (by_loss.model_copy(update={"ranked_by": "accuracy"}), False)):
+        record = Record(candidate=Candidate(number=1), status="ok", training=training)
+        assert summary(record).get("training_loss") == (1.235 if said else None)
+        assert summary(record)["accuracy"] == 0.6123
+        assert ("train_loss" in transcript([record])[-1].content) is said
