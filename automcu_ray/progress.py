@@ -112,10 +112,8 @@ def describe(record: Record, task: Task) -> str:
 
 def _loss(record: Record) -> str:
     """Return the training loss, where the search ranks by it."""
-    training = record.training
-    if training is None or training.ranked_by == "accuracy" or training.train_loss is None:
-        return ""
-    return f"  loss {training.train_loss:.3f}"
+    loss = record.training and record.training.ranking_loss
+    return "" if loss is None else f"  loss {loss:.3f}"
 
 
 def _stage(record: Record) -> str:

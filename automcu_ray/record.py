@@ -108,9 +108,12 @@ class TrainingSummary(Frozen):
         That is a share of 1, as an accuracy is: where labels are neither smoothed nor mixed, the geometric mean of the
         probability that the network gave the right class.
         """
-        if self.ranked_by == "accuracy" or self.train_loss is None:
-            return self.val_accuracy
-        return math.exp(-self.train_loss)
+        return self.val_accuracy if self.ranking_loss is None else math.exp(-self.ranking_loss)
+
+    @property
+    def ranking_loss(self) -> float | None:
+        """The training loss, where the search ranks by it."""
+        return self.train_loss if self.ranked_by == "loss" else None
 
 
 class Record(Frozen):
@@ -157,8 +160,8 @@ class Record(Frozen):
         """Return the outcome as one line: the accuracy and sizes, or what went wrong."""
         if self.status != "ok" or self.training is None or self.feasibility is None:
             return f"{self.status}: {self.reason}"
-        by_loss = self.training.ranked_by == "loss" and self.training.train_loss is not None
-        loss = f", training loss {self.training.train_loss:.3f}" if by_loss else ""
+        ranking_loss = self.training.ranking_loss
+        loss = "" if ranking_loss is None else f", training loss {ranking_loss:.3f}"
         return (
             f"accuracy {self.training.val_accuracy:.4f}{loss}, RAM {self.feasibility.ram_bytes} bytes, "
             f"Flash {self.feasibility.flash_bytes} bytes"

@@ -60,8 +60,8 @@ def summary(record: Record) -> dict[str, Any]:
 def figures(training: TrainingSummary) -> dict[str, float]:
     """Return accuracy, and the training loss where the search ranks by it."""
     found = {"accuracy": round(training.val_accuracy, 4)}
-    if training.ranked_by == "loss" and training.train_loss is not None:
-        found["training_loss"] = round(training.train_loss, 3)
+    if training.ranking_loss is not None:
+        found["training_loss"] = round(training.ranking_loss, 3)
     return found
 
 

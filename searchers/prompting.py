@@ -117,8 +117,8 @@ def transcript(records: Sequence[Record]) -> tuple[Message, ...]:
     messages = [Message(role="user", content="All candidates so far, and what became of them.")]
     for record in records:
         mine = record.candidate.model_dump(mode="json", include=_SAID, exclude_defaults=True)
-        by_loss = record.training is not None and record.training.ranked_by == "loss"
-        unheard: dict[str, Any] = {"candidate": True, "training": {"train_loss": not by_loss}}
+        loss_decides = record.training is not None and record.training.ranking_loss is not None
+        unheard: dict[str, Any] = {"candidate": True, "training": {"train_loss": not loss_decides}}
         heard = record.model_dump(mode="json", exclude=unheard, exclude_defaults=True)
         messages.append(Message(role="assistant", content=json.dumps(mine)))
         messages.append(Message(role="user", content=json.dumps(heard)))

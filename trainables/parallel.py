@@ -34,8 +34,10 @@ def in_parallel(
     """
     put = ray.put(shared)
     remote = ray.remote(function).options(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)
-    running = {remote.remote(item, put): item for item in items}
+    running: dict[ray.ObjectRef[Result], Item] = {}
     try:
+        for item in items:
+            running[remote.remote(item, put)] = item
         while running:
             finished, _ = ray.wait(list(running), timeout=POLL_S)
             for ref in finished:
