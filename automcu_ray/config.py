@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from automcu_ray.cell_network import Skeleton
 from automcu_ray.errors import ConfigError, unknown_name
 from automcu_ray.frozen import Finite, Frozen, rule
-from automcu_ray.protocol import Positive, Protocols
+from automcu_ray.protocol import Positive, Protocols, RankedBy
 from automcu_ray.target import Constraints, McuTarget
 from automcu_ray.task import Precision
 
@@ -135,6 +135,11 @@ class RunConfig(Frozen):
     def writes_code(self) -> bool:
         """Whether candidates are PyTorch source, which runs in a jail."""
         return self.searcher.options.get("form") == "code"
+
+    @property
+    def rank_by(self) -> RankedBy:
+        """What the search ranks by: accuracy where code is written, for that says its training loss itself."""
+        return "accuracy" if self.writes_code else self.trainer.rank_by
 
     @property
     def finalist_jail(self) -> JailConfig:

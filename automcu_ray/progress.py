@@ -100,8 +100,7 @@ def describe(record: Record, task: Task) -> str:
     report = record.feasibility
     if record.training is None:
         return f"{head} {' '.join(record.reason.split())[:140]}"
-    line = f"{head} accuracy {record.accuracy:.4f}"
-    line += _loss(record)
+    line = f"{head} accuracy {record.accuracy:.4f}{_loss(record)}"
     if report is not None and report.ram_bytes is not None and report.flash_bytes is not None:
         line += (
             f"  RAM {report.ram_bytes / BYTES_PER_KB:.1f}/{task.ram_limit_bytes / BYTES_PER_KB:.0f} KB"

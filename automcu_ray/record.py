@@ -110,6 +110,10 @@ class TrainingSummary(Frozen):
         """
         return self.val_accuracy if self.ranking_loss is None else math.exp(-self.ranking_loss)
 
+    def reported(self) -> dict[str, Any]:
+        """Return the summary as a trial reports it to Ray Tune, beside the figures that Tune compares by."""
+        return {"val_accuracy": self.val_accuracy, "score": self.score, "training": self.model_dump()}
+
     @property
     def ranking_loss(self) -> float | None:
         """The training loss, where the search ranks by it."""

@@ -134,6 +134,6 @@ def _trainable(plan: Plan) -> Any:
         threads=max(1, int(cpus)),
         gpus=gpus,
         jail=config.jail,
-        rank_by="accuracy" if config.writes_code else config.trainer.rank_by,
+        rank_by=config.rank_by,
     )
     return tune.with_resources(trainable, {"cpu": cpus, "gpu": gpus})

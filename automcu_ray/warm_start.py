@@ -22,7 +22,7 @@ _WIDTHS = 64  # steps of narrowing
 def points_of_runs(runs: Sequence[Path], task: Task, foresee: Foresee, count: int) -> list[Candidate]:
     """Return at most `count` points, none twice: the best of each run, then the second best of each, and so on.
 
-    First come the networks on a run's Pareto front of accuracy, RAM and Flash, then its others, each by score. One
+    First come the networks on a run's Pareto front of score, RAM and Flash, then its others, each by score. One
     that is too large here is narrowed, all layers by the same share, until nothing is foreseen against it and it
     leaves room for what code and stack took when it was linked. Generated code is left out.
 

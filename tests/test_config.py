@@ -159,3 +159,9 @@ def test_types_are_named_as_they_are_written_in_yaml() -> None:
     assert message({}, "warm_start.runs=3") == "warm_start.runs: Input should be a list, like [a, b], found '3'."
     assert message({}, "budget=3") == "budget: Input should be `key: value` lines, found '3'."
     assert message({}, "searcher=3") == "searcher: Input should be `key: value` lines, found '3'."
+
+
+def test_code_is_ranked_by_accuracy_whatever_the_trainer_says() -> None:
+    assert compose({"task": "cifar10"}).rank_by == "loss"
+    assert compose({"task": "cifar10"}, ["searcher.form=code"]).rank_by == "accuracy"
+    assert compose({"task": "digits"}).rank_by == "accuracy"

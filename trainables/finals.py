@@ -27,9 +27,9 @@ def run_finalists(
     def wait(left: Collection[Candidate]) -> None:
         on_wait(", ".join(_describe(candidate, job) for candidate in left))
 
-    shares = {"cpus": cpus, "gpus": gpus}
     broken = ray.exceptions.RayError
-    for candidate, found in in_parallel(run_finalist, candidates, job, **shares, breaks=broken, on_wait=wait):
+    finished = in_parallel(run_finalist, candidates, job, cpus=cpus, gpus=gpus, breaks=broken, on_wait=wait)
+    for candidate, found in finished:
         if isinstance(found, str):
             found = Finalist(number=candidate.number, hash=candidate.hash, reason=found)
         on_result(found)

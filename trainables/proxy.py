@@ -77,7 +77,7 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         if "code" not in self.config:  # generated code says its loss itself, and what it says decides nothing
             about = {"train_loss": fmean(self.losses), "ranked_by": self.rank_by}
             summary = summary.model_copy(update=about)
-        return {"val_accuracy": summary.val_accuracy, "score": summary.score, "training": summary.model_dump()}
+        return summary.reported()
 
     def _start(self, seed: int) -> Iterator[Epoch]:
         self.job: TrainingJob = self.code_job if "code" in self.config else self.spec_job

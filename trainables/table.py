@@ -30,8 +30,7 @@ class TableTrainable(tune.Trainable):  # type: ignore[misc]
 
 def _result(table: Table, config: dict[str, Any]) -> dict[str, Any]:
     accuracy = table.val_accuracy(CellSpec.model_validate(config["cell"]))
-    summary = TrainingSummary(val_accuracy=accuracy, val_accuracy_float=accuracy, device="table")
-    return {"val_accuracy": accuracy, "score": summary.score, "training": summary.model_dump()}
+    return TrainingSummary(val_accuracy=accuracy, val_accuracy_float=accuracy, device="table").reported()
 
 
 def drive(searcher: Any, table: Table) -> None:

@@ -1,5 +1,6 @@
 """What a data set is: train and validation splits of uint8 images, and a sealed test split."""
 
+import functools
 import hashlib
 import os
 from collections.abc import Sequence
@@ -64,7 +65,16 @@ class Dataset:
     val: Split
     test: Sealed
     split_seed: int
-    sha256: str  # of all images and labels, as split
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Digest of all images and labels, as split; worked out for whoever asks, which tells nothing of the test."""
+        found = hashlib.sha256()
+        for split in (self.train, self.val, self.test._split):
+            for array in (split.images, split.labels):
+                found.update(repr(array.shape).encode())
+                found.update(np.ascontiguousarray(array).data)
+        return found.hexdigest()
 
     @property
     def input_shape(self) -> tuple[int, int, int]:
@@ -110,7 +120,7 @@ def assemble(
     for where, split in (("train", train), ("validation", val), ("test", test)):
         _check_classes(f"{name}, {where} split", split, classes)
     train, val, test = (shuffled(split, split_seed) for split in (train, val, test))
-    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed, _sha256(train, val, test))
+    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed)
 
 
 def cut(split: Split, share: float, seed: int, what: str) -> tuple[Split, Split]:
@@ -151,15 +161,6 @@ def numbered(labels: Labels) -> tuple[str, ...]:
     """Return the names of classes that have none: "0" to the largest label in use, as far as that can be true."""
     top = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
     return tuple(str(number) for number in range(min(top, len(labels)) + 1))
-
-
-def _sha256(*splits: Split) -> str:
-    found = hashlib.sha256()
-    for split in splits:
-        for array in (split.images, split.labels):
-            found.update(repr(array.shape).encode())
-            found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
 
 
 def _cut(labels: Labels, held: float, seed: int, what: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
