@@ -29,7 +29,8 @@ class Protocol(Finite):
         calibration_images: training images that the ranges of the int8 activations come from.
         qat_epochs: finalists for int8 train on for so many epochs with weights and activations rounded as int8 will
             round them; validation chooses what ships, this or what they were before. Generated code is left as it was.
-        distill: share of the loss in those epochs that is the answer of the float network that they began with.
+        distill: share of the loss in those epochs that is the answer of the finalist that validates best in float. All
+            finalists are then trained in float before the first of them is rounded.
     """
 
     epochs: Positive

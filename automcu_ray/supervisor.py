@@ -17,7 +17,7 @@ from automcu_ray.errors import ConfigError
 from automcu_ray.plan import Plan
 from automcu_ray.progress import Progress
 from automcu_ray.promise import most_promising
-from automcu_ray.record import Finalist, Record, best
+from automcu_ray.record import Candidate, Finalist, Record, best
 from automcu_ray.report import write_report
 from automcu_ray.repository import Repository
 from automcu_ray.run_folder import RunFolder, host, versions
@@ -184,16 +184,41 @@ def _finals(
     plan: Plan, dataset: Dataset, folder: RunFolder, repository: Repository, console: Console
 ) -> tuple[FinalistJob, Finalist | None]:
     """Train the best candidates fully, in parallel; return the winner by validation accuracy."""
-    config = plan.config
+    resources = plan.config.resources
     done = [_finalist(row) for row in repository.events if row["event"] == "finalist"]
-    promising = most_promising(repository.records)[: config.budget.finalists]
+    promising = most_promising(repository.records)[: plan.config.budget.finalists]
     known = {finalist.hash for finalist in done}
     chosen = [record.candidate for record in promising if record.candidate.hash not in known]
-    cpus, gpus = cluster.per_finalist(config.resources, len(promising))  # the same after an interruption
-    toolchain = None
+    cpus, gpus = cluster.per_finalist(resources, len(promising))  # the same after an interruption
+    job = _finalist_job(plan, dataset, folder, repository, threads=max(1, int(cpus)), gpus=gpus)
+
+    def keep(finalist: Finalist) -> None:
+        done.append(finalist)
+        repository.append("finalist", **finalist.model_dump(mode="json"))
+        outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
+        say(console, "; ".join(filter(None, [f"finalist #{finalist.number}: {outcome}", finalist.note])))
+
+    def keep_teacher(teacher: Candidate) -> None:
+        repository.append("teacher", number=teacher.number, hash=teacher.hash)
+        say(console, f"finalist #{teacher.number} is best in float and teaches")
+
+    with console.status("finalists") as status:
+
+        def wait(text: str) -> None:
+            status.update(f"finalists: {text}")
+
+        run_finalists(chosen, job, cpus=cpus, gpus=gpus, on_result=keep, on_teacher=keep_teacher, on_wait=wait)
+    usable = [finalist for finalist in done if finalist.usable]
+    return job, max(usable, key=lambda f: f.training.val_accuracy if f.training else 0.0, default=None)
+
+
+def _finalist_job(
+    plan: Plan, dataset: Dataset, folder: RunFolder, repository: Repository, *, threads: int, gpus: float
+) -> FinalistJob:
+    config, toolchain, teacher = plan.config, None, repository.find("teacher")
     if plan.backend is not None:
         toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)
-    job = FinalistJob(
+    return FinalistJob(
         task=plan.task,
         protocol=config.trainer.full,
         train_split=dataset.train,
@@ -202,24 +227,12 @@ def _finals(
         board=plan.board,
         folder=folder.finalists,
         seed=config.seed,
-        threads=max(1, int(cpus)),
+        threads=threads,
         gpus=gpus,
         jail=config.finalist_jail,
         second_opinions=plan.second_opinions,
+        teacher=None if teacher is None else repository.proposed[teacher["number"]],
     )
-
-    def keep(finalist: Finalist) -> None:
-        done.append(finalist)
-        repository.append("finalist", **finalist.model_dump(mode="json"))
-        outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
-        say(console, "; ".join(filter(None, [f"finalist #{finalist.number}: {outcome}", finalist.note])))
-
-    with console.status("finalists") as status:
-        run_finalists(
-            chosen, job, cpus=cpus, gpus=gpus, on_result=keep, on_wait=lambda text: status.update(f"finalists: {text}")
-        )
-    usable = [finalist for finalist in done if finalist.usable]
-    return job, max(usable, key=lambda f: f.training.val_accuracy if f.training else 0.0, default=None)
 
 
 def _start_toolchains(plan: Plan, folder: RunFolder) -> dict[str, Any]:

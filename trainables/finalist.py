@@ -17,6 +17,7 @@ from automcu_ray.config import JailConfig
 from automcu_ray.errors import AutoMcuError, BoardError
 from automcu_ray.export import DeployedNetwork
 from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.network import Network
 from automcu_ray.protocol import Protocol
 from automcu_ray.record import BoardResult, Candidate, Finalist, Quantised, TrainingSummary
 from automcu_ray.task import Task
@@ -27,7 +28,7 @@ from backends.boards.base import Board
 from trainables.checkpoint import Checkpoint
 from trainables.code_job import CodeJob
 from trainables.datasets.base import Images, Split
-from trainables.job import CANDIDATE_ERRORS, TrainingJob, in_words
+from trainables.job import CANDIDATE_ERRORS, WEIGHTS, TrainingJob, in_words
 from trainables.loop import Epoch
 
 BOARD_CHECK_IMAGES = 16
@@ -43,7 +44,7 @@ class FinalistJob:
     """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run.
 
     `second_opinions` build every finalist that nothing speaks against; what they say stands beside the toolchain's
-    figures and decides nothing.
+    figures and decides nothing. `teacher` is the finalist, trained in float, whose answers the others learn from.
     """
 
     task: Task
@@ -58,10 +59,29 @@ class FinalistJob:
     gpus: float = 1.0
     jail: JailConfig = field(default_factory=JailConfig)
     second_opinions: tuple[Backend, ...] = ()
+    teacher: Candidate | None = None
 
     def qat_epochs(self, candidate: Candidate) -> int:
         """How long a candidate trains on with rounding: only what becomes int8, and is no generated code."""
         return self.protocol.qat_epochs if self.task.precision == "int8" and candidate.structure is not None else 0
+
+
+def train_float(candidate: Candidate, job: FinalistJob) -> float | None:
+    """Train one candidate as far as `run_finalist` trains it in float, and leave that to it in the candidate's folder.
+
+    Returns the float validation accuracy, or None where training failed: `run_finalist` will say why.
+    """
+    torch.set_num_threads(job.threads)
+    folder = job.folder / candidate.hash
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        training, epochs = _start(candidate, job, folder)
+        with contextlib.closing(training):
+            epoch = _last(epochs, folder, 0)
+            training.save(folder)
+    except CANDIDATE_ERRORS:
+        return None
+    return epoch.val_accuracy
 
 
 def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
@@ -198,7 +218,7 @@ def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path
         checkpoint = training.save(folder)
         if job.qat_epochs(candidate):
             try:
-                more = training.start_rounded(_checkpoint("qat", candidate, job, folder))
+                more = training.start_rounded(_checkpoint("qat", candidate, job, folder), _teacher(job))
                 _last(more, folder, job.protocol.epochs)
                 summary, deployed = _better((summary, deployed), training.finish(epoch), job.val_split, folder)
             except CANDIDATE_ERRORS as error:
@@ -222,7 +242,17 @@ def _start(candidate: Candidate, job: FinalistJob, folder: Path) -> tuple[Traini
 def _checkpoint(phase: str, candidate: Candidate, job: FinalistJob, folder: Path) -> Checkpoint:
     what = f"{phase} {candidate.trial_config()} {job.task.input_shape} {job.task.num_classes}"
     how = f"{job.protocol.model_dump_json()} seed {job.seed} {job.task.dataset} {len(job.train_split)}"
-    return Checkpoint(folder / f"{phase}.checkpoint", f"{what} {how}")
+    by = f"taught by {job.teacher.hash}" if job.teacher is not None and phase == "qat" else ""
+    return Checkpoint(folder / f"{phase}.checkpoint", f"{what} {how} {by}")
+
+
+def _teacher(job: FinalistJob) -> Network | None:
+    """Return the teacher as `train_float` left it."""
+    if job.teacher is None or job.teacher.structure is None:
+        return None
+    network = Network(job.task.graph(job.teacher.structure))
+    network.load_state_dict(torch.load(job.folder / job.teacher.hash / WEIGHTS, map_location="cpu", weights_only=True))
+    return network
 
 
 def _last(epochs: Iterator[Epoch], folder: Path, before: int) -> Epoch:

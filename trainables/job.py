@@ -21,6 +21,7 @@ from trainables.loop import Epoch, Resident, evaluate, train, train_scored_by
 from trainables.memory import forget_peak_memory, peak_memory_bytes
 from trainables.qat import Rounded
 
+WEIGHTS = "weights.pt"
 CANDIDATE_ERRORS = (MemoryError, RuntimeError, ValueError, FloatingPointError, ToolchainError)  # what one can cause
 
 
@@ -55,15 +56,16 @@ class TrainingJob:
         data = self._resident, self.val_split
         return self._timed(train(self.network, *data, self.protocol, self.device, seed, checkpoint=checkpoint))
 
-    def start_rounded(self, checkpoint: Checkpoint) -> Iterator[Epoch]:
+    def start_rounded(self, checkpoint: Checkpoint, teacher: Network | None = None) -> Iterator[Epoch]:
         """Return more training of the network just trained, rounded as int8 rounds it, an epoch at a time.
 
-        After the last epoch `finish` deploys what came of it; `seconds` go on.
+        A trained `teacher` has its share of the loss (`Protocol.distill`). After the last epoch `finish` deploys what
+        came of it; `seconds` go on.
         """
         assert isinstance(self.network, Network), "a spec or a cell has been trained"
-        protocol, teacher = self.protocol.rounded, self.network.to(self.device).eval()
+        protocol, network = self.protocol.rounded, self.network.to(self.device).eval()
         self.seconds += checkpoint.seconds
-        rounded = Rounded(teacher, normalize(self._resident.images[: protocol.calibration_images]))
+        rounded = Rounded(network, normalize(self._resident.images[: protocol.calibration_images]))
         yield from self._timed(
             train_scored_by(
                 lambda: evaluate(rounded, self.val_split, self.device),
@@ -74,7 +76,7 @@ class TrainingJob:
                 self.seed,
                 layout=torch.channels_last,
                 checkpoint=checkpoint,
-                teacher=teacher if protocol.distill else None,
+                teacher=teacher and teacher.to(self.device).eval(),
             )
         )
         self.network = rounded.shipped()
@@ -130,8 +132,8 @@ class TrainingJob:
 
     def save(self, folder: Path) -> Path:
         """Write the trained weights and return the file."""
-        torch.save(self.network.state_dict(), folder / "weights.pt")
-        return folder / "weights.pt"
+        torch.save(self.network.state_dict(), folder / WEIGHTS)
+        return folder / WEIGHTS
 
     def close(self) -> None:
         """Give back what the job holds."""

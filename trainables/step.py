@@ -59,7 +59,7 @@ class Step:
     def _from_teacher(self, batch: Tensor, logits: Tensor) -> Tensor:
         """Return the cross entropy to the teacher's classes for the same images (Hinton et al. 2015, arXiv:1503.02531).
 
-        At temperature 1: the teacher and the student begin as the same network, so there is little to soften.
+        At temperature 1: the student is a trained network too, often the same one, so there is little to soften.
         """
         assert self.teacher is not None
         with torch.no_grad():

@@ -94,7 +94,12 @@ def test_a_finalist_whose_worker_is_killed_goes_on_from_its_last_epoch(
     done: list[Finalist] = []
     told: list[str] = []
     job = finalist_job(digits_task, tmp_path / "killed")
-    run_finalists([CANDIDATE], job, cpus=1, gpus=0, on_result=done.append, on_wait=told.append)
+    hears = {
+        "on_result": done.append,
+        "on_wait": told.append,
+        "on_teacher": lambda teacher: pytest.fail("nobody teaches"),
+    }
+    run_finalists([CANDIDATE], job, cpus=1, gpus=0, **hears)
     assert log.read_text().split() == ["1", "2", "3"]
     assert whole.training and [one.training and one.training.val_accuracy for one in done] == [
         whole.training.val_accuracy

@@ -1,0 +1,115 @@
+"""Finalists that learn from the best of them: all are trained in float first, and only once."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from automcu_ray.cluster import ray
+from automcu_ray.protocol import Protocol
+from automcu_ray.record import Candidate, Finalist
+from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.task import Task
+from trainables import finals
+from trainables.datasets.digits import digits
+from trainables.finalist import FinalistJob, run_finalist, train_float
+from trainables.finals import run_finalists
+
+DATA = digits()
+SIZES = {"narrow": 4, "wide": 16}
+NARROW, WIDE = (
+    Candidate(
+        number=number,
+        hash=name,
+        spec=ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": width}]}),
+    )
+    for number, (name, width) in enumerate(SIZES.items(), start=1)
+)
+PROTOCOL = Protocol(epochs=2, batch_size=64, learning_rate=0.2, qat_epochs=2, distill=1.0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def asked(task: Task, folder: Path, **changes: object) -> FinalistJob:
+    job = FinalistJob(task, PROTOCOL, DATA.train, DATA.val, None, None, folder, seed=0, gpus=0)
+    return dataclasses.replace(job, **changes)  # type: ignore[arg-type]
+
+
+def run(*candidates: Candidate, job: FinalistJob) -> tuple[dict[str, Finalist], list[Candidate]]:
+    """Return the finalists by hash, and who was said to teach."""
+    found: list[Finalist] = []
+    taught: list[Candidate] = []
+    hears = {"on_result": found.append, "on_teacher": taught.append, "on_wait": lambda text: None}
+    run_finalists(candidates, job, cpus=1, gpus=0, **hears)  # type: ignore[arg-type]
+    return {one.hash: one for one in found}, taught
+
+
+def shipped(folder: Path, candidate: Candidate) -> bytes:
+    """Return what a candidate became by training with rounding."""
+    return (folder / candidate.hash / "qat" / "deployed.onnx").read_bytes()
+
+
+def test_the_best_in_float_teaches_and_is_taught_by_itself(cluster: None, digits_task: Task, tmp_path: Path) -> None:
+    found, taught = run(NARROW, WIDE, job=asked(digits_task, tmp_path / "both"))
+    training = {name: one.training for name, one in found.items()}
+    assert training["wide"] and training["narrow"]
+    assert training["wide"].quantised[0].val_accuracy_float > training["narrow"].quantised[0].val_accuracy_float
+    assert taught == [WIDE]
+    run(WIDE, job=asked(digits_task, tmp_path / "wide"))
+    assert shipped(tmp_path / "both", WIDE) == shipped(tmp_path / "wide", WIDE)
+    run(NARROW, job=asked(digits_task, tmp_path / "narrow"))
+    assert shipped(tmp_path / "both", NARROW) != shipped(tmp_path / "narrow", NARROW), "it has another teacher there"
+
+
+def test_a_teacher_that_is_known_is_not_looked_for_again(
+    cluster: None, digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = run(NARROW, WIDE, job=asked(digits_task, tmp_path))
+    monkeypatch.setattr(finals, "train_float", None)
+    again, taught = run(NARROW, job=asked(digits_task, tmp_path, teacher=WIDE))
+    assert not taught and again["narrow"].training and whole["narrow"].training
+    assert again["narrow"].training.quantised == whole["narrow"].training.quantised
+
+
+def test_another_teacher_is_another_training(digits_task: Task, tmp_path: Path) -> None:
+    for candidate in (NARROW, WIDE):
+        train_float(candidate, asked(digits_task, tmp_path))
+    networks = []
+    for teacher in (None, NARROW, WIDE):
+        run_finalist(NARROW, asked(digits_task, tmp_path, teacher=teacher))
+        networks.append(shipped(tmp_path, NARROW))
+    assert len(set(networks)) == 3
+
+
+def test_what_was_trained_in_float_is_not_trained_again(digits_task: Task, tmp_path: Path) -> None:
+    whole = run_finalist(WIDE, asked(digits_task, tmp_path / "whole"))
+    accuracy = train_float(WIDE, asked(digits_task, tmp_path / "parts"))
+    checkpoint = (tmp_path / "parts" / "wide" / "float.checkpoint").read_bytes()
+    rest = run_finalist(WIDE, asked(digits_task, tmp_path / "parts"))
+    assert rest.training and whole.training and rest.training.quantised == whole.training.quantised
+    assert accuracy == rest.training.val_accuracy_float
+    assert (tmp_path / "parts" / "wide" / "float.checkpoint").read_bytes() == checkpoint
+    assert shipped(tmp_path / "parts", WIDE) == shipped(tmp_path / "whole", WIDE)
+
+
+def test_a_training_that_fails_teaches_nobody_and_says_so_itself(
+    cluster: None, digits_task: Task, tmp_path: Path
+) -> None:
+    diverging = PROTOCOL.model_copy(update={"learning_rate": 1e30})
+    found, taught = run(WIDE, job=asked(digits_task, tmp_path, protocol=diverging))
+    assert not taught and "FloatingPointError" in found["wide"].reason
+
+
+@pytest.mark.parametrize("change", [{"distill": 0.0}, {"qat_epochs": 0}])
+def test_nobody_teaches_where_nothing_is_to_be_taught(
+    cluster: None, digits_task: Task, tmp_path: Path, change: dict[str, float]
+) -> None:
+    protocol = PROTOCOL.model_copy(update=change)
+    found, taught = run(NARROW, job=asked(digits_task, tmp_path, protocol=protocol))
+    assert not taught and found["narrow"].usable
