@@ -11,6 +11,7 @@ os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # what reserves no GPU sees none
 
 import ray
+import torch
 from ray import tune
 
 from automcu_ray.config import Resources
@@ -32,6 +33,7 @@ def start(resources: Resources) -> bool:
     if resources.ray_address is None:
         ray.init(
             num_cpus=len(os.sched_getaffinity(0)),
+            num_gpus=None if torch.cuda.is_available() else 0,  # what torch cannot use would only limit the slots
             include_dashboard=False,
             logging_level="ERROR",
             log_to_driver=False,

@@ -172,7 +172,11 @@ def machine_facts() -> dict[str, str]:
 
         facts["torch"] = torch.__version__
         gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        facts["gpus"] = ", ".join(gpus) or "none"
+        unused = (
+            Path("/proc/driver/nvidia").exists()
+            and "none that torch can use: its build is for CPUs, or not for this driver"
+        )
+        facts["gpus"] = ", ".join(gpus) or unused or "none"
     except Exception as error:
         facts["torch"] = f"it is broken: {error}"[:MAX_CHARS]
     return facts

@@ -98,6 +98,18 @@ def test_a_share_that_is_nowhere_free_is_refused(machine, gpus: float, reserved:
         cluster.per_trial(Resources(gpus_per_trial=0.8), reserved_gpus=reserved)
 
 
+@pytest.mark.parametrize(("usable", "asked"), [(True, None), (False, 0)])
+def test_gpus_that_torch_cannot_use_do_not_count(
+    usable: bool, asked: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about: dict[str, Any] = {}
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", about.update)
+    monkeypatch.setattr(cluster.torch.cuda, "is_available", lambda: usable)
+    assert cluster.start(Resources())
+    assert about["num_gpus"] == asked
+
+
 def test_a_configured_number_of_trials_stands(machine) -> None:
     machine(8, 1)
     assert cluster.slots(Resources(concurrent_trials=5), reserved_gpus=0.5) == 5

@@ -36,7 +36,7 @@ class CodeJob(TrainingJob):
         gpus: float = 1.0,
     ) -> None:
         super().__init__(task, protocol, train_split, val_split, gpus=gpus)
-        self.jail = Jail(task, config, threads=threads, gpu=self.device == "cuda")
+        self.jail = Jail(task, config, threads=threads, gpus=gpus if self.device == "cuda" else 0)
         self.data: SharedArrays | None = None
 
     def start(self, code: str, *, seed: int) -> Iterator[Epoch]:  # type: ignore[override]

@@ -18,7 +18,7 @@ from trainables.augment import normalize
 from trainables.checkpoint import Checkpoint
 from trainables.datasets.base import Images, Split
 from trainables.loop import Epoch, Resident, evaluate, train, train_scored_by
-from trainables.memory import forget_peak_memory, peak_memory_bytes
+from trainables.memory import forget_peak_memory, limit_gpu_memory, peak_memory_bytes
 from trainables.qat import Rounded
 
 WEIGHTS = "weights.pt"
@@ -48,7 +48,7 @@ class TrainingJob:
         self.network = nn.Identity()  # the worker is reused: the last candidate's memory must not count
         if self.device == "cuda":
             torch.cuda.empty_cache()
-            torch.cuda.set_per_process_memory_fraction(min(1.0, self.gpus))  # beyond it: out of memory, here alone
+            limit_gpu_memory(self.gpus)
         self.peak_is_its_own = forget_peak_memory(self.device)
         self.seed, self.seconds = seed, checkpoint.seconds if checkpoint else 0.0
         torch.manual_seed(seed)

@@ -250,7 +250,10 @@ class _Course:
         if state is None:
             return
         self.network.load_state_dict(state["network"])
+        rates = [group["lr"] for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(state["optimizer"])
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate  # set anew at each step, but where it lies matters: a recorded step reads a GPU's
         self.batches.restore(state["batches"])
         self.reports, self.best, self.since_best = state["reached"]
         self.epoch = Epoch(**state["epoch"])

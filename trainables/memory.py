@@ -8,6 +8,7 @@ import torch
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # numbers of <malloc.h>
 KEPT_BYTES = 1 << 30
+USABLE_SHARE = 0.9
 OLD_KEPT_BYTES = 1 << 25  # the most that older versions of glibc take
 
 
@@ -21,6 +22,14 @@ def keep_freed_memory() -> None:
     if hasattr(library, "mallopt"):
         library.mallopt(MMAP_THRESHOLD, KEPT_BYTES) or library.mallopt(MMAP_THRESHOLD, OLD_KEPT_BYTES)
         library.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def limit_gpu_memory(gpus: float) -> None:
+    """Let this process take no more of its GPU than a share: beyond it is out of memory, here alone.
+
+    PyTorch's allocator keeps to it; what CUDA takes for each process comes on top, and has a part of the share.
+    """
+    torch.cuda.set_per_process_memory_fraction(USABLE_SHARE * min(1.0, gpus))
 
 
 def forget_peak_memory(device: str) -> bool:

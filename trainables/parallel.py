@@ -33,7 +33,8 @@ def in_parallel(
     `on_wait` gets the items that are left, twice a second and after every result.
     """
     put = ray.put(shared)
-    remote = ray.remote(function).options(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)
+    # Given with the function, not as options: only so does Ray end the worker of each GPU task, and free its memory.
+    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(function)
     running: dict[ray.ObjectRef[Result], Item] = {}
     try:
         for item in items:

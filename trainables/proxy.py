@@ -65,6 +65,8 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
             if not epoch.last:
                 return {**self._result(self.job.so_far(epoch)), "epoch": epoch.number}
             summary, _ = self.job.finish(epoch)
+        except torch.AcceleratorError:
+            raise  # this process has lost its GPU, whoever's fault: Tune tries again in another
         except CANDIDATE_ERRORS as error:
             result = {"failure": in_words(error), "seconds": self.job.seconds, "done": True}
             return {"val_accuracy": float("-inf"), "score": float("-inf"), **result}  # Tune insists on its metrics

@@ -1,5 +1,6 @@
 """One step of training, as PyTorch runs it or as CUDA replays it, and what the steps add up to: a mean of weights."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -78,7 +79,7 @@ class RecordedStep:
 
     def __init__(self, step: Step) -> None:
         self.step, self.done = step, 0
-        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.stream = _side_stream()
         self.graph: torch.cuda.CUDAGraph | None = None
         self.sizes: list[torch.Size] = []
 
@@ -106,8 +107,14 @@ class RecordedStep:
         """Record a step on tensors that stay where they are; recording executes nothing."""
         self.inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=self.stream):
             self.loss = self.step(*self.inputs)
+
+
+@functools.cache
+def _side_stream() -> torch.cuda.Stream:
+    """Return the stream for recordings, one a process: cuBLAS keeps a workspace for each that it has seen."""
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 class RunningMean:

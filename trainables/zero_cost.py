@@ -51,7 +51,7 @@ def naswot(network: Network, images: Tensor, labels: Tensor) -> float:
 
     Source: arXiv:2006.04647, equation 2.
     """
-    agreement = torch.zeros(len(images), len(images), dtype=torch.float64)
+    agreement = torch.zeros(len(images), len(images), dtype=torch.float64, device=images.device)
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         on = (output.detach() > 0).flatten(1).double()

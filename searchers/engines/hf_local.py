@@ -1,5 +1,6 @@
 """A language model in this process, by transformers; xgrammar keeps every reply to its JSON schema."""
 
+import gc
 import json
 import threading
 import time
@@ -58,6 +59,7 @@ class HfLocalEngine(Engine):
         if _LOCK.acquire(timeout=_LEAVE_S):
             _LOADED.pop(self._key, None)
             _LOCK.release()
+            _give_memory_back()
 
     @property
     def _key(self) -> tuple[str, str, str]:
@@ -212,6 +214,14 @@ def _next_token(answer: _Answer, scores: Any) -> int:
 
 _LOADED: dict[tuple[str, str, str], _LoadedModel] = {}
 _LOCK = threading.Lock()
+
+
+def _give_memory_back() -> None:
+    """Let others have the GPU memory that PyTorch keeps of a model that is gone."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing where CUDA has not been used
 
 
 def _load(name: str, device: str, dtype: str) -> _LoadedModel:

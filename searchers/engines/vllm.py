@@ -143,8 +143,9 @@ def _has_gpu() -> bool:
 class Server:
     """vLLM's engine in the process of a Ray actor: one thread steps it, and requests join the batch as they come.
 
-    Where the engine cannot be built, every request is told why. Where a step breaks, the open requests are told why
-    and the process ends, for Ray to start it again.
+    Where the engine cannot be built, the process ends, for Ray to start it again: vLLM refuses a GPU on which others'
+    memory changes while it looks. Where that fails too, every request is told why. Where a step breaks, the open
+    requests are told why and the process ends.
     """
 
     def __init__(self, arguments: dict[str, Any]) -> None:
@@ -166,6 +167,8 @@ class Server:
             engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
         except Exception as error:
             traceback.print_exc()
+            if _may_start_again():
+                os._exit(1)
             while True:
                 self._asked.get()[1].set_result(Reply.failed(error, model=self._model))
         while True:
@@ -199,6 +202,11 @@ class Server:
             future.set_result(Reply.failed(error, model=self._model))
             return
         self._open[name] = (future, time.monotonic())
+
+
+def _may_start_again() -> bool:
+    """Return whether this process is the actor's first."""
+    return ray.is_initialized() and not ray.get_runtime_context().was_current_actor_reconstructed
 
 
 def _tokens(engine: Any, request: Request) -> list[int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from automcu_ray.errors import ConfigError, ToolMissingError
 from automcu_ray.feasibility import Rung
@@ -158,6 +159,16 @@ def test_a_model_is_loaded_once_even_by_a_copy_of_the_engine(
     ask(engine, free(max_tokens=1))
     monkeypatch.setattr(hf_local, "_load", lambda *_: pytest.fail("loaded again"))
     ask(pickle.loads(pickle.dumps(engine)), free(max_tokens=1))
+
+
+def test_closing_gives_back_the_memory_that_pytorch_keeps(
+    engine: HfLocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(len(hf_local._LOADED)))
+    monkeypatch.setattr(hf_local, "_LOADED", {engine._key: None})
+    engine.close()
+    assert held == [0], "once, when the model is gone"
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error_reply(tmp_path: Path) -> None:

@@ -134,6 +134,20 @@ def test_a_model_that_cannot_be_loaded_is_told_to_everyone_who_asks(
     assert [reply.error for reply in replies] == ["ValueError: Free memory on device is less than desired"] * 2
 
 
+def test_the_first_process_that_cannot_load_its_model_makes_room_for_another(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(arguments: Any) -> None:
+        raise ValueError("Free memory on device is less than desired")
+
+    exits: list[int] = []
+    monkeypatch.setattr(sys.modules["vllm"].LLMEngine, "from_engine_args", refuse)  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "_may_start_again", lambda: True)
+    monkeypatch.setattr(module, "os", SimpleNamespace(_exit=exits.append, path=os.path))
+    reply = Asking(Server({"model": "m"}), request()).result()
+    assert exits == [1] and reply.error, "where the process does not end, the reply says why"
+
+
 def test_a_step_that_breaks_is_told_and_ends_the_process(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     exits: list[int] = []
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from automcu_ray.task import Task
 from tests.trainables.jailed import CHECKOUT, jailed_pythons, needs_sandbox
 from trainables.code_job import CodeJob
 from trainables.datasets.digits import digits
+from trainables.jail import candidate
 from trainables.jail.client import Jail
 from trainables.jail.conversation import CandidateError
 from trainables.jail.sandbox import require_sandbox
@@ -259,3 +261,18 @@ def test_code_without_a_toolchain_is_a_configuration_error() -> None:
 
 def test_a_finalist_has_a_proxy_s_time_for_each_epoch() -> None:
     assert compose({"trainer": "paper002"}).finalist_jail.train_seconds == 30 * 1800
+
+
+def test_a_network_is_trained_within_the_jails_share_of_a_gpu(
+    digits_task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Jail(digits_task, JailConfig(), gpus=0.25)._job("", 1.0)
+    limits: list[float] = []
+    monkeypatch.setattr(candidate, "limit_gpu_memory", limits.append)
+    monkeypatch.setattr(candidate, "_mapped", lambda *about: np.zeros((1, 1, 8, 8), np.uint8))
+    monkeypatch.setattr(candidate, "train_scored_by", lambda *data, **about: iter(()))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        train = {"train": Protocol(epochs=1).model_dump(), "arrays": [["uint8", [1]]] * 3}
+        candidate._train(nn.Identity(), {**job, **train}, [0, 0, 0], theirs)
+    assert (job["device"], limits) == ("cuda", [0.25])

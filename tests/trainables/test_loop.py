@@ -1,8 +1,11 @@
 """The training loop: it learns, repeats itself, stops when told, and augments as it says."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from automcu_ray.network import Network
 from automcu_ray.protocol import Protocol
@@ -12,7 +15,7 @@ from trainables.datasets.base import Split
 from trainables.datasets.digits import digits
 from trainables.finalist import load_deployed, save_deployed
 from trainables.job import TrainingJob
-from trainables.loop import Resident, _Batches, evaluate, train
+from trainables.loop import Resident, _Batches, _Course, evaluate, train
 
 SPEC = ArchitectureSpec.model_validate(
     {"backbone": [{"type": "conv", "out_channels": 8}, {"type": "downsample", "out_channels": 16}]}
@@ -148,3 +151,13 @@ def test_training_maps_the_images_and_copies_nothing() -> None:
 
 def test_split_has_a_length() -> None:
     assert len(Split(np.zeros((3, 1, 2, 2), np.uint8), np.zeros(3, np.int64))) == 3
+
+
+def test_a_training_that_goes_on_keeps_its_rate_where_a_recorded_step_reads_it() -> None:
+    network, protocol = nn.Linear(3, 2), Protocol(epochs=2, batch_size=2)
+    data = Resident(torch.zeros(4, 3, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
+    optimizer = torch.optim.SGD(network.parameters(), lr=torch.tensor(0.5), momentum=0.9)
+    course = _Course(network, optimizer, _Batches(data, protocol, 0, torch.contiguous_format), None, protocol)
+    state, rate = copy.deepcopy(course.state(network.state_dict())), optimizer.param_groups[0]["lr"]
+    course.restore(state)
+    assert optimizer.param_groups[0]["lr"] is rate

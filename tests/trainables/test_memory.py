@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from automcu_ray.protocol import Protocol
 from automcu_ray.spec import ArchitectureSpec
@@ -11,7 +12,7 @@ from automcu_ray.task import Task
 from trainables import job as module
 from trainables.datasets.digits import digits
 from trainables.job import TrainingJob
-from trainables.memory import forget_peak_memory, keep_freed_memory, peak_memory_bytes
+from trainables.memory import forget_peak_memory, keep_freed_memory, limit_gpu_memory, peak_memory_bytes
 
 SPEC = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 4}]})
 MB = 1 << 20
@@ -20,6 +21,14 @@ MB = 1 << 20
 def test_freed_memory_can_be_kept_more_than_once() -> None:
     keep_freed_memory()
     keep_freed_memory()
+
+
+def test_trials_that_share_a_gpu_leave_room_for_what_cuda_takes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
+    for gpus in (0.25, 1.0, 2.0):  # of two GPUs, a training uses one
+        limit_gpu_memory(gpus)
+    assert shares == pytest.approx([0.225, 0.9, 0.9])
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc/self/clear_refs")

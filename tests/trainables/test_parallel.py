@@ -25,7 +25,7 @@ CANDIDATE = Candidate(number=3, hash="abc", spec=SPEC)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(num_cpus=1, num_gpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     yield
     ray.shutdown()
 
@@ -52,6 +52,14 @@ def test_a_worker_that_dies_each_time_costs_its_item_alone(cluster: None, tmp_pa
     assert (found[1], found[3]) == (1, 3)
     assert str(found[2]).startswith("the worker broke: ")
     assert (tmp_path / "log").read_text().split().count("2") == 1 + RETRIES
+
+
+def test_the_worker_of_an_item_that_had_a_gpu_ends_and_frees_it(cluster: None) -> None:
+    def process(item: int, shared: None) -> int:
+        return os.getpid()
+
+    with_gpu, without = (dict(in_parallel(process, [1, 2], None, cpus=1, gpus=gpus)) for gpus in (1, 0))
+    assert with_gpu[1] != with_gpu[2] and without[1] == without[2]
 
 
 def test_an_error_of_the_function_is_raised_unless_it_is_to_cost_its_item_alone(cluster: None) -> None:

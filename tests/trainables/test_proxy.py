@@ -86,6 +86,18 @@ def test_memory_that_runs_out_is_a_result_with_a_reason(digits_task: Task) -> No
         assert "training" in trainable.step()
 
 
+def test_a_gpu_that_is_lost_ends_the_worker_and_is_no_result(digits_task: Task) -> None:
+    trainable = make(digits_task, GOOD, epochs=3)
+
+    def breaks() -> Iterator[Epoch]:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+        yield
+
+    trainable.epochs = breaks()
+    with pytest.raises(torch.AcceleratorError):
+        trainable.step()
+
+
 def test_without_a_share_of_a_gpu_a_trial_stays_on_the_cpu(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     data = digits()

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from automcu_ray.protocol import Protocol
-from trainables.step import RecordedStep, RunningMean, Step, learning_rate, make_optimizer, set_rate
+from trainables.step import RecordedStep, RunningMean, Step, _side_stream, learning_rate, make_optimizer, set_rate
 
 
 def rates(protocol: Protocol, steps: int) -> list[float]:
@@ -110,10 +110,12 @@ def test_only_batches_of_the_first_size_are_recorded(monkeypatch: pytest.MonkeyP
         return torch.zeros(())
 
     stream = SimpleNamespace(wait_stream=lambda other: None)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: SimpleNamespace(wait_stream=lambda other: None))
+    _side_stream.cache_clear()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda one: contextlib.nullcontext())
     run = Recorded(step)  # type: ignore[arg-type]
+    assert run.stream is Recorded(step).stream, "one for all trainings of a process"  # type: ignore[arg-type]
     for size in (32, 32, 32, 16, 32, 16, 32):  # the fourth, with which recording could begin, is a short one
         run(torch.zeros(size))
     assert (recorded, plain) == ([32], [32, 32, 32, 16, 16])

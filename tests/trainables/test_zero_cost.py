@@ -71,3 +71,12 @@ def test_every_score_is_finite_for_every_kind_of_layer(score: object) -> None:
     images = torch.randn(8, 1, 2, 2, generator=torch.Generator().manual_seed(0))
     value = score(made, images, torch.arange(8) % 2)  # type: ignore[operator]
     assert math.isfinite(value)
+
+
+def test_what_is_summed_lies_where_the_images_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices, zeros = [], torch.zeros
+    monkeypatch.setattr(
+        torch, "zeros", lambda *shape, **about: devices.append(about["device"]) or zeros(*shape, **about)
+    )
+    naswot(one_weight("relu").eval(), IMAGES, LABELS)
+    assert devices == [IMAGES.device]

@@ -27,9 +27,10 @@ from automcu_ray.protocol import Protocol
 from automcu_ray.tracing import TRACED, shift_norms, trace
 from trainables.jail.seccomp import refuse_dangerous_calls
 from trainables.loop import predict, train_scored_by
+from trainables.memory import limit_gpu_memory
 
 MODULE = "net"
-OPEN_FILES = 64
+OPEN_FILES, CUDA_OPEN_FILES = 64, 1024
 MOST_FILES = 65536  # more than the server ever has open
 CPU_SLACK_S = 5
 _SET_PARENT_DEATH_SIGNAL = 1
@@ -113,7 +114,7 @@ def _limit(job: dict[str, Any]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_NOFILE: OPEN_FILES if job["device"] == "cpu" else CUDA_OPEN_FILES,
     }
     if job["processes"] is not None:  # outside a sandbox all processes of the user would count
         limits[resource.RLIMIT_NPROC] = job["processes"]
@@ -166,6 +167,8 @@ def _train(network: nn.Module, job: dict[str, Any], data: list[int], channel: so
     protocol = Protocol.model_validate(job["train"])
     split = Arrays(images, labels)
     layout = torch.contiguous_format  # models write `view`, as every tutorial does
+    if job["device"] == "cuda":
+        limit_gpu_memory(job["gpus"])
     for epoch in train_scored_by(accuracy, network, split, protocol, job["device"], job["seed"], layout=layout):
         about = {"loss": epoch.loss, "last": epoch.last, "stopped_early": epoch.stopped_early}
         _send(channel, {"event": "epoch", **about})

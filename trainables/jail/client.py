@@ -53,15 +53,16 @@ class Jail:
     A candidate that takes the server with it fails, and the next one starts a new server. Linux ends everything
     inside when this process ends, however it ends; with `mode: none`, everything that does not take care to stay.
 
-    With `gpu` the devices are visible inside, and memory is watched instead of limited, since CUDA reserves far more
-    addresses than memory. That path has not been run yet.
+    With a share of a GPU, `gpus`, its devices are visible inside, and memory is watched instead of limited, since CUDA
+    reserves far more addresses than memory. The share is what the network is trained in; hostile code can take more.
+    That path has not been run yet.
 
     Attributes:
         cpu_seconds: what all candidates so far have used, by the server's measurement.
     """
 
-    def __init__(self, task: Task, config: JailConfig, *, threads: int = 1, gpu: bool = False) -> None:
-        self.task, self.config, self.threads, self.gpu = task, config, threads, gpu
+    def __init__(self, task: Task, config: JailConfig, *, threads: int = 1, gpus: float = 0) -> None:
+        self.task, self.config, self.threads, self.gpus = task, config, threads, gpus
         self.cpu_seconds = 0.0
         self._server = contextlib.ExitStack()
         self._control: socket.socket | None = None
@@ -126,7 +127,8 @@ class Jail:
             "memory_bytes": self.config.memory_mb << 20,
             "processes": self.config.processes if self.config.mode == "bubblewrap" else None,
             "threads": self.threads,
-            "device": "cuda" if self.gpu else "cpu",
+            "device": "cuda" if self.gpus else "cpu",
+            "gpus": self.gpus,
             "seed": 0,
             "train": None,
         }
@@ -184,7 +186,7 @@ class Jail:
         self._folder = Path(self._server.enter_context(folder))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = server_command(self.config, SERVER, [str(theirs.fileno())], gpu=self.gpu)
+            command = server_command(self.config, SERVER, [str(theirs.fileno())], gpu=self.gpus > 0)
             self._server.enter_context(ours)
             self._server.enter_context(running(command, cwd=self._folder, pass_fds=[theirs.fileno()]))
         if not select.select([ours], [], [], START_S)[0] or not ours.recv(4096):
