@@ -15,7 +15,7 @@ import torch
 from ray import tune
 
 from automcu_ray.config import Resources
-from automcu_ray.errors import ConfigError
+from automcu_ray.errors import ConfigError, ToolMissingError
 
 __all__ = ["per_finalist", "per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
 
@@ -27,9 +27,25 @@ def start(resources: Resources) -> bool:
     """Start Ray on this machine, or join the cluster at `ray_address`, whose workers then get this checkout.
 
     Returns whether that was still to do: who did it shuts it down.
+
+    Raises:
+        ToolMissingError: Ray does not start, or the cluster does not answer.
     """
     if ray.is_initialized():
         return False
+    try:
+        _start(resources)
+    except Exception as error:  # Ray raises that very class where one of its processes is late
+        where = "on this machine" if resources.ray_address is None else f"at {resources.ray_address}"
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise ToolMissingError(
+            f"Ray does not start {where}: {said} Is there memory left, room in /tmp, and a core that is not busy? "
+            "Then try again; nothing is lost."
+        ) from error
+    return True
+
+
+def _start(resources: Resources) -> None:
     if resources.ray_address is None:
         ray.init(
             num_cpus=len(os.sched_getaffinity(0)),
@@ -49,7 +65,6 @@ def start(resources: Resources) -> bool:
             logging_level="ERROR",
             log_to_driver=False,
         )
-    return True
 
 
 def per_trial(resources: Resources, *, reserved_gpus: float = 0.0) -> tuple[float, float]:

@@ -1,12 +1,14 @@
 """The only place that starts programs: every command is logged, bounded in time and disk and, if need be, killed."""
 
 import contextlib
+import fcntl
 import functools
 import os
 import resource
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -20,6 +22,7 @@ LOG = "commands.log"
 LOG_CHARS = 20_000  # of one command's output: a log is for people
 OUTPUT_BYTES = 16 * 2**20
 DISK_BYTES = 512 * 2**20  # of one file, and of all files in a program's folder; a large network takes a tenth of it
+YOUNG_S = 60
 WATCH_S = 0.1  # how often a running program's output and folder are looked at
 _APT = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
@@ -185,13 +188,47 @@ def cpu_seconds() -> float:
 
 
 def scratch_folder() -> Path:
-    """Return a folder of this process, for objects that many candidates share; it goes when the process ends."""
+    """Return a folder of this process, for objects that many candidates share.
+
+    It goes when the process ends, or, since Ray's workers are killed, when a later process of ours wants one.
+    """
     return Path(_scratch(os.getpid()).name)  # by pid: a forked child must not share its parent's
 
 
 @functools.cache
 def _scratch(pid: int) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=f"automcu-{pid}-")
+    for folder in Path(tempfile.gettempdir()).glob("automcu-[0-9]*-*"):
+        _remove_abandoned(folder)
+    made = tempfile.TemporaryDirectory(prefix=f"automcu-{pid}-")
+    with contextlib.suppress(OSError):  # on a disk without locks nothing is removed either
+        _hold(Path(made.name))
+    return made
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove a folder of this user that no living process holds; a young one may not be held yet."""
+    with contextlib.suppress(OSError):
+        about = folder.lstat()
+        mine = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
+        if mine and time.time() - about.st_mtime > YOUNG_S:
+            held = _hold(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
+
+
+def _hold(folder: Path) -> int:
+    """Return an open file that locks a folder until it is closed, by the process's end at the latest.
+
+    Raises:
+        OSError: another process holds it.
+    """
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def _log(folder: Path, argv: Sequence[str], outcome: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from automcu_ray import cluster
 from automcu_ray.config import Resources
-from automcu_ray.errors import ConfigError
+from automcu_ray.errors import ConfigError, ToolMissingError
 
 
 @pytest.fixture
@@ -108,6 +108,20 @@ def test_gpus_that_torch_cannot_use_do_not_count(
     monkeypatch.setattr(cluster.torch.cuda, "is_available", lambda: usable)
     assert cluster.start(Resources())
     assert about["num_gpus"] == asked
+
+
+def test_ray_that_does_not_start_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**about: Any) -> None:
+        raise Exception("The current node timed out during startup.\nThis could happen because ...")
+
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", late)
+    with pytest.raises(
+        ToolMissingError, match=r"on this machine: The current node timed out during startup\. Is there"
+    ):
+        cluster.start(Resources())
+    with pytest.raises(ToolMissingError, match=r"at 10\.0\.0\.1:6379: The current"):
+        cluster.start(Resources(ray_address="10.0.0.1:6379"))
 
 
 def test_a_configured_number_of_trials_stands(machine) -> None:

@@ -205,7 +205,15 @@ def test_an_unknown_sweep_offers_the_nearest_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("table3", 8 * 6 * 10), ("table4", 4 * 3), ("feedback", 7 * 3), ("mcu_digits", 8 * 3), ("mcu_cifar10", 8 * 3)],
+    [
+        ("table1", 2 * 3),
+        ("table2", 4 * 3),
+        ("table3", 8 * 6 * 10),
+        ("table4", 4 * 3),
+        ("feedback", 7 * 3),
+        ("mcu_digits", 8 * 3),
+        ("mcu_cifar10", 8 * 3),
+    ],
 )
 def test_every_sweep_of_ours_can_be_run(name: str, count: int) -> None:
     assert len(list(runs(load_sweep(name)))) == count

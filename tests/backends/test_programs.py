@@ -1,12 +1,15 @@
 import contextlib
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from automcu_ray.errors import ToolchainError, ToolMissingError
+from backends import programs
 from backends.programs import LOG, LOG_CHARS, OUTPUT_BYTES, missing, run_program, running
 
 
@@ -123,3 +126,40 @@ def test_a_limit_that_somebody_has_set_for_us_stays(tmp_path: Path) -> None:
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "['(1000000, 3000000)', '(3000000, 3000000)']"
+
+
+HOLDER = """
+import time
+from backends.programs import scratch_folder
+print(scratch_folder(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_scratch_of_a_killed_process_goes_with_the_next_one_and_that_of_a_living_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def holder() -> tuple[subprocess.Popen[str], Path]:
+        argv, environment = [sys.executable, "-c", HOLDER], {**os.environ, "TMPDIR": str(tmp_path)}
+        process = subprocess.Popen(
+            argv, cwd=Path(__file__).parents[2], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    (dead, left), (living, held) = holder(), holder()
+    foreign = tmp_path / "automcu-notes"
+    foreign.mkdir()
+    dead.kill()
+    dead.wait()
+    try:
+        third, _ = holder()  # now: what was left is young, and may be about to be held
+        third.kill()
+        assert left.is_dir() and held.is_dir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(programs, "YOUNG_S", 0)
+        own = Path(programs._scratch.__wrapped__(0).name)
+        assert own.parent == tmp_path
+        assert not left.exists() and held.is_dir() and foreign.is_dir()
+    finally:
+        living.kill()
