@@ -28,6 +28,7 @@ from trainables.datasets import DATASETS
 from trainables.datasets.base import Dataset
 from trainables.datasets.nasbench201 import Table
 from trainables.jail.sandbox import require_sandbox
+from trainables.teacher import Teacher, teacher_of_run
 
 FEW_STEPS = 10
 
@@ -44,6 +45,7 @@ class Plan:
     second_opinions: tuple[Backend, ...]
     board: Board | None
     points: tuple[Candidate, ...] = ()
+    teacher: Teacher | None = None
 
     @property
     def trainings(self) -> tuple[tuple[str, Protocol, int], ...]:
@@ -110,6 +112,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
         backend=backend,
         second_opinions=tuple(_make_backend(plugin) for plugin in config.second_opinions),
         board=board,
+        teacher=_teacher(config, dataset, task),
     )
     _check_backends(plan.backends, task)
     _check_protocols(plan)
@@ -160,6 +163,22 @@ def _check_protocols(plan: Plan) -> None:
                 f"trainer.{which}.reports_per_epoch={protocol.reports_per_epoch}, but an epoch of {images} training "
                 f"images has {steps} steps of {protocol.batch_size} images: set it to {steps} at most."
             )
+
+
+def _teacher(config: RunConfig, dataset: Dataset | Table, task: Task) -> Teacher | None:
+    path, trainer = config.trainer.teacher, config.trainer
+    if path is None:
+        return None
+    if isinstance(dataset, Table) or config.writes_code:
+        raise ConfigError(
+            "trainer.teacher: candidates of a table, and generated code, learn from nobody: leave it out."
+        )
+    if not trainer.full.distill:
+        raise ConfigError(
+            "trainer.teacher is given, but trainer.full.distill, its share of the loss, is 0: set "
+            "trainer.full.distill=0.9."
+        )
+    return teacher_of_run(path, task, dataset.about)
 
 
 def _check_engine(config: RunConfig, engine: Engine) -> None:

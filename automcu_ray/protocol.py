@@ -1,8 +1,9 @@
 """Training protocols as data: the same steps for every candidate (paper 000, section III-C)."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from automcu_ray.frozen import Finite, Frozen
 
@@ -29,8 +30,9 @@ class Protocol(Finite):
         calibration_images: training images that the ranges of the int8 activations come from.
         qat_epochs: finalists for int8 train on for so many epochs with weights and activations rounded as int8 will
             round them; validation chooses what ships, this or what they were before. Generated code is left as it was.
-        distill: share of the loss in those epochs that is the answer of the finalist that validates best in float. All
-            finalists are then trained in float before the first of them is rounded.
+        distill: share of a finalist's loss that is the answer of its teacher: of `Protocols.teacher`, in all epochs;
+            where none is named, of the finalist that validates best in float, in the `qat_epochs`, and all are trained
+            in float before the first of them is rounded. Generated code learns from nobody.
     """
 
     epochs: Positive
@@ -81,9 +83,12 @@ class Protocols(Frozen):
     loss, unless the searcher writes code. Finalists are compared by validation accuracy in any case.
     `asha` lets Ray's ASHA scheduler stop the worse part of the trials at 1, 3, 9, ... reports; a trial that it stops
     keeps the float accuracy of its last report, undeployed.
+    `teacher` is the folder of a finished run on the same data, with more room: finalists learn from its winner, as far
+    as `full.distill` says. Links are followed at once, for runs/latest will soon be another run.
     """
 
     proxy: Protocol
     full: Protocol
     rank_by: RankedBy = "accuracy"
     asha: bool = False
+    teacher: Annotated[Path, AfterValidator(Path.resolve)] | None = None

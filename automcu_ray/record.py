@@ -222,7 +222,7 @@ class Finalist(Frozen):
     """A candidate after full training, the toolchain again with trained weights, and the board.
 
     `second_opinions` are what other backends say about it; they decide nothing. `reason` is why it cannot win, `note`
-    what went wrong and cost it nothing.
+    who taught it, and what went wrong and cost it nothing.
     """
 
     number: int

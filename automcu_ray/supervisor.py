@@ -31,6 +31,7 @@ from trainables.exam import examine
 from trainables.finalist import FinalistJob
 from trainables.finals import run_finalists
 from trainables.table import drive
+from trainables.teacher import Teacher
 
 
 def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = False) -> dict[str, Any] | None:
@@ -114,6 +115,7 @@ def _examined(
     about = {
         "seeds": {"run": plan.config.seed, "winner": winner.training and winner.training.seed},
         "data": dataset.about,
+        "teacher": job.teacher and job.teacher.name,
         "versions": versions(),
         "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),
     }
@@ -215,7 +217,9 @@ def _finals(
 def _finalist_job(
     plan: Plan, dataset: Dataset, folder: RunFolder, repository: Repository, *, threads: int, gpus: float
 ) -> FinalistJob:
-    config, toolchain, teacher = plan.config, None, repository.find("teacher")
+    config, toolchain, teacher = plan.config, None, plan.teacher
+    if found := repository.find("teacher"):  # of this run, before an interruption
+        teacher = Teacher.finalist(repository.proposed[found["number"]], folder.finalists)
     if plan.backend is not None:
         toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)
     return FinalistJob(
@@ -231,7 +235,7 @@ def _finalist_job(
         gpus=gpus,
         jail=config.finalist_jail,
         second_opinions=plan.second_opinions,
-        teacher=None if teacher is None else repository.proposed[teacher["number"]],
+        teacher=teacher,
     )
 
 

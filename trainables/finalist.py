@@ -28,8 +28,9 @@ from backends.boards.base import Board
 from trainables.checkpoint import Checkpoint
 from trainables.code_job import CodeJob
 from trainables.datasets.base import Images, Split
-from trainables.job import CANDIDATE_ERRORS, WEIGHTS, TrainingJob, in_words
+from trainables.job import CANDIDATE_ERRORS, TrainingJob, in_words
 from trainables.loop import Epoch
+from trainables.teacher import Teacher
 
 BOARD_CHECK_IMAGES = 16
 SHIPPED, BOARD_ELF = "shipped", "board.elf"  # in a finalist's folder: what the bundle will hold, what the board runs
@@ -44,7 +45,7 @@ class FinalistJob:
     """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run.
 
     `second_opinions` build every finalist that nothing speaks against; what they say stands beside the toolchain's
-    figures and decides nothing. `teacher` is the finalist, trained in float, whose answers the others learn from.
+    figures and decides nothing. `teacher` is the network whose answers finalists learn from.
     """
 
     task: Task
@@ -59,11 +60,16 @@ class FinalistJob:
     gpus: float = 1.0
     jail: JailConfig = field(default_factory=JailConfig)
     second_opinions: tuple[Backend, ...] = ()
-    teacher: Candidate | None = None
+    teacher: Teacher | None = None
 
     def qat_epochs(self, candidate: Candidate) -> int:
         """How long a candidate trains on with rounding: only what becomes int8, and is no generated code."""
         return self.protocol.qat_epochs if self.task.precision == "int8" and candidate.structure is not None else 0
+
+    @property
+    def first_teacher(self) -> Teacher | None:
+        """Who teaches in the float epochs."""
+        return self.teacher if self.teacher is not None and self.teacher.from_start else None
 
 
 def train_float(candidate: Candidate, job: FinalistJob) -> float | None:
@@ -91,6 +97,8 @@ def run_finalist(candidate: Candidate, job: FinalistJob) -> Finalist:
     """
     torch.set_num_threads(job.threads)
     found = Finalist(number=candidate.number, hash=candidate.hash)
+    if job.teacher is not None and candidate.structure is not None:
+        found = found.model_copy(update={"note": f"taught by {job.teacher.name}"})
     folder = job.folder / candidate.hash
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -218,12 +226,13 @@ def _train(found: Finalist, candidate: Candidate, job: FinalistJob, folder: Path
         checkpoint = training.save(folder)
         if job.qat_epochs(candidate):
             try:
-                more = training.start_rounded(_checkpoint("qat", candidate, job, folder), _teacher(job))
+                more = training.start_rounded(_checkpoint("qat", candidate, job, folder), _taught_by(job.teacher, job))
                 _last(more, folder, job.protocol.epochs)
                 summary, deployed = _better((summary, deployed), training.finish(epoch), job.val_split, folder)
             except CANDIDATE_ERRORS as error:
                 # What was trained before, rounded by calibration alone, still stands.
-                found = found.model_copy(update={"note": f"training with rounding failed: {in_words(error)}"})
+                failed = f"training with rounding failed: {in_words(error)}"
+                found = found.model_copy(update={"note": "; ".join(filter(None, [found.note, failed]))})
     save_deployed(deployed, folder)
     return found.model_copy(update={"training": summary.model_copy(update={"checkpoint": str(checkpoint)})}), deployed
 
@@ -236,23 +245,20 @@ def _start(candidate: Candidate, job: FinalistJob, folder: Path) -> tuple[Traini
         return jailed, jailed.start(candidate.code, seed=job.seed)
     training = TrainingJob(job.task, job.protocol, job.train_split, job.val_split, gpus=job.gpus)
     checkpoint = _checkpoint("float", candidate, job, folder)
-    return training, training.start(candidate.structure, seed=job.seed, checkpoint=checkpoint)
+    teacher = _taught_by(job.first_teacher, job)
+    return training, training.start(candidate.structure, seed=job.seed, checkpoint=checkpoint, teacher=teacher)
 
 
 def _checkpoint(phase: str, candidate: Candidate, job: FinalistJob, folder: Path) -> Checkpoint:
     what = f"{phase} {candidate.trial_config()} {job.task.input_shape} {job.task.num_classes}"
     how = f"{job.protocol.model_dump_json()} seed {job.seed} {job.task.dataset} {len(job.train_split)}"
-    by = f"taught by {job.teacher.hash}" if job.teacher is not None and phase == "qat" else ""
+    teacher = job.teacher if phase == "qat" else job.first_teacher
+    by = f"taught by {teacher.name}" if teacher is not None else ""
     return Checkpoint(folder / f"{phase}.checkpoint", f"{what} {how} {by}")
 
 
-def _teacher(job: FinalistJob) -> Network | None:
-    """Return the teacher as `train_float` left it."""
-    if job.teacher is None or job.teacher.structure is None:
-        return None
-    network = Network(job.task.graph(job.teacher.structure))
-    network.load_state_dict(torch.load(job.folder / job.teacher.hash / WEIGHTS, map_location="cpu", weights_only=True))
-    return network
+def _taught_by(teacher: Teacher | None, job: FinalistJob) -> Network | None:
+    return None if teacher is None else teacher.network(job.task)
 
 
 def _last(epochs: Iterator[Epoch], folder: Path, before: int) -> Epoch:

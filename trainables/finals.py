@@ -9,6 +9,7 @@ from automcu_ray.cluster import ray
 from automcu_ray.record import Candidate, Finalist
 from trainables.finalist import EPOCH, FinalistJob, run_finalist, train_float
 from trainables.parallel import in_parallel
+from trainables.teacher import Teacher
 
 Result = TypeVar("Result")
 Step = Callable[[Candidate, FinalistJob], Result]
@@ -43,7 +44,7 @@ def run_finalists(
         accuracy = {student.number: found for student, found in each(train_float, students) if isinstance(found, float)}
         if accuracy:
             teacher = max(candidates, key=lambda candidate: accuracy.get(candidate.number, -1.0))
-            job = dataclasses.replace(job, teacher=teacher)
+            job = dataclasses.replace(job, teacher=Teacher.finalist(teacher, job.folder))
             on_teacher(teacher)
     for candidate, found in each(run_finalist, candidates):
         if isinstance(found, str):

@@ -40,10 +40,18 @@ class TrainingJob:
         self.device = device_for(gpus)
         self.network: nn.Module = nn.Identity()
 
-    def start(self, structure: Structure, *, seed: int, checkpoint: Checkpoint | None = None) -> Iterator[Epoch]:
+    def start(
+        self,
+        structure: Structure,
+        *,
+        seed: int,
+        checkpoint: Checkpoint | None = None,
+        teacher: Network | None = None,
+    ) -> Iterator[Epoch]:
         """Build the network with weights drawn from `seed`, and return its training, an epoch at a time.
 
-        Where `checkpoint` has a state, that is the training's rest.
+        Where `checkpoint` has a state, that is the training's rest. A trained `teacher` has its share of the loss
+        (`Protocol.distill`).
         """
         self.network = nn.Identity()  # the worker is reused: the last candidate's memory must not count
         if self.device == "cuda":
@@ -53,14 +61,23 @@ class TrainingJob:
         self.seed, self.seconds = seed, checkpoint.seconds if checkpoint else 0.0
         torch.manual_seed(seed)
         self.network = Network(self.task.graph(structure))
-        data = self._resident, self.val_split
-        return self._timed(train(self.network, *data, self.protocol, self.device, seed, checkpoint=checkpoint))
+        return self._timed(
+            train(
+                self.network,
+                self._resident,
+                self.val_split,
+                self.protocol,
+                self.device,
+                seed,
+                checkpoint=checkpoint,
+                teacher=teacher,
+            )
+        )
 
     def start_rounded(self, checkpoint: Checkpoint, teacher: Network | None = None) -> Iterator[Epoch]:
         """Return more training of the network just trained, rounded as int8 rounds it, an epoch at a time.
 
-        A trained `teacher` has its share of the loss (`Protocol.distill`). After the last epoch `finish` deploys what
-        came of it; `seconds` go on.
+        The `teacher` is as in `start`. After the last epoch `finish` deploys what came of it; `seconds` go on.
         """
         assert isinstance(self.network, Network), "a spec or a cell has been trained"
         protocol, network = self.protocol.rounded, self.network.to(self.device).eval()
@@ -76,7 +93,7 @@ class TrainingJob:
                 self.seed,
                 layout=torch.channels_last,
                 checkpoint=checkpoint,
-                teacher=teacher and teacher.to(self.device).eval(),
+                teacher=teacher,
             )
         )
         self.network = rounded.shipped()

@@ -83,10 +83,12 @@ def train(
     seed: int,
     *,
     checkpoint: Checkpoint | None = None,
+    teacher: nn.Module | None = None,
 ) -> Iterator[Epoch]:
     """Train in place, yielding at each report; the last one says why it is the last.
 
     `checkpoint` is written after each epoch; where it has a state, training goes on from there, to the same end.
+    `teacher` is a trained network, whose answers are worth `protocol.distill` of the loss.
 
     Raises:
         FloatingPointError: the loss or an output is no longer finite.
@@ -95,8 +97,18 @@ def train(
     def accuracy() -> float:
         return evaluate(network, val_split, device)
 
-    data, layout = (network, train_split), torch.channels_last
-    return train_scored_by(accuracy, *data, protocol, device, seed, layout=layout, recorded=True, checkpoint=checkpoint)
+    return train_scored_by(
+        accuracy,
+        network,
+        train_split,
+        protocol,
+        device,
+        seed,
+        layout=torch.channels_last,
+        recorded=True,
+        checkpoint=checkpoint,
+        teacher=teacher,
+    )
 
 
 def train_scored_by(
@@ -115,8 +127,7 @@ def train_scored_by(
     """Do what `train` does where someone else knows the validation labels: `accuracy` is asked at each report.
 
     `layout` is how batches lie in memory: channels_last is faster, but a `view` behind a convolution fails in it.
-    `recorded` lets a GPU replay steps; networks that decide something in Python do not survive it. `teacher` is a
-    trained network, whose answers are worth `protocol.distill` of the loss.
+    `recorded` lets a GPU replay steps; networks that decide something in Python do not survive it.
     """
     keep_freed_memory()
     network.to(device).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs

@@ -35,7 +35,9 @@ class Step:
         teacher: nn.Module | None = None,
     ) -> None:
         self.network, self.optimizer, self.smoothing = network, optimizer, protocol.label_smoothing
-        self.teacher, self.taught = teacher, protocol.distill if teacher is not None else 0.0
+        self.teacher, self.taught = teacher, protocol.distill
+        if teacher is not None:
+            teacher.to(device=device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
         self.kind, self.bfloat16 = torch.device(device).type, False
         if self.kind == "cuda":
             self.bfloat16 = torch.cuda.get_device_capability() >= (8, 0)
@@ -60,7 +62,7 @@ class Step:
     def _from_teacher(self, batch: Tensor, logits: Tensor) -> Tensor:
         """Return the cross entropy to the teacher's classes for the same images (Hinton et al. 2015, arXiv:1503.02531).
 
-        At temperature 1: the student is a trained network too, often the same one, so there is little to soften.
+        At temperature 1: where a student is a trained network too, often the same one, there is little to soften.
         """
         assert self.teacher is not None
         with torch.no_grad():

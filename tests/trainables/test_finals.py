@@ -15,6 +15,7 @@ from trainables import finals
 from trainables.datasets.digits import digits
 from trainables.finalist import FinalistJob, run_finalist, train_float
 from trainables.finals import run_finalists
+from trainables.teacher import Teacher
 
 DATA = digits()
 SIZES = {"narrow": 4, "wide": 16}
@@ -72,7 +73,7 @@ def test_a_teacher_that_is_known_is_not_looked_for_again(
 ) -> None:
     whole, _ = run(NARROW, WIDE, job=asked(digits_task, tmp_path))
     monkeypatch.setattr(finals, "train_float", None)
-    again, taught = run(NARROW, job=asked(digits_task, tmp_path, teacher=WIDE))
+    again, taught = run(NARROW, job=asked(digits_task, tmp_path, teacher=Teacher.finalist(WIDE, tmp_path)))
     assert not taught and again["narrow"].training and whole["narrow"].training
     assert again["narrow"].training.quantised == whole["narrow"].training.quantised
 
@@ -81,7 +82,8 @@ def test_another_teacher_is_another_training(digits_task: Task, tmp_path: Path) 
     for candidate in (NARROW, WIDE):
         train_float(candidate, asked(digits_task, tmp_path))
     networks = []
-    for teacher in (None, NARROW, WIDE):
+    known = [Teacher.finalist(candidate, tmp_path) for candidate in (NARROW, WIDE)]
+    for teacher in (None, *known):
         run_finalist(NARROW, asked(digits_task, tmp_path, teacher=teacher))
         networks.append(shipped(tmp_path, NARROW))
     assert len(set(networks)) == 3
