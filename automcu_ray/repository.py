@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from automcu_ray.errors import ConfigError
 from automcu_ray.record import Candidate, Record
 
+_LARGEST_BYTES = 1 << 28  # of someone else's journal
+
 
 class Repository:
     """All that happened in one run: every event is one line of JSON, on disk before the call returns.
@@ -28,6 +30,23 @@ class Repository:
         self._whole_bytes: int | None = None  # of a file whose last line is cut
         if path is not None and path.exists():
             self._read(path)
+
+    @classmethod
+    def of_run(cls, path: Path, key: str) -> "Repository":
+        """Return the journal of someone's run, given its folder or file: a file like any other until it is checked.
+
+        Raises:
+            ConfigError: there is none, or it cannot be read; `key` is where the configuration names it.
+        """
+        journal = path / "journal.jsonl" if path.is_dir() else path
+        if not journal.is_file():
+            raise ConfigError(f"{key}: no run in {path}: give the folder of a run, like runs/latest.")
+        try:
+            if journal.stat().st_size > _LARGEST_BYTES:
+                raise ConfigError(f"{key}: {journal} has more than {_LARGEST_BYTES >> 20} MB.")
+            return cls(journal)
+        except (OSError, RecursionError) as error:
+            raise ConfigError(f"{key}: {journal} cannot be read as a journal: {str(error)[:100]}.") from error
 
     def propose(self, *candidates: Candidate) -> None:
         """Keep candidates that have been proposed and, perhaps, paid for together: all of them or none."""

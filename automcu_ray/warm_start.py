@@ -15,7 +15,6 @@ from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 
 WARM_START = "warm_start"  # who proposed such a point
-_LARGEST_JOURNAL_BYTES = 1 << 28
 _WIDTHS = 64  # steps of narrowing
 
 
@@ -38,7 +37,7 @@ def points_of_runs(runs: Sequence[Path], task: Task, foresee: Foresee, count: in
 
 
 def _of_run(path: Path, task: Task, foresee: Foresee, count: int) -> list[Candidate]:
-    records = [record for record in _records(path) if record.scored]
+    records = [one for one in Repository.of_run(path, "warm_start.runs").records if one.scored]
     front = pareto_front(records)
     known = {record.candidate.number for record in front}
     others = sorted((r for r in records if r.candidate.number not in known), key=lambda record: -record.score)
@@ -49,19 +48,6 @@ def _of_run(path: Path, task: Task, foresee: Foresee, count: int) -> list[Candid
             f"warm_start.runs: {path} has no trained {task.form} that could be built for this task: leave it out."
         )
     return points
-
-
-def _records(path: Path) -> list[Record]:
-    """Return the records of someone's run: a file like any other until it is checked."""
-    journal = path / "journal.jsonl" if path.is_dir() else path
-    if not journal.is_file():
-        raise ConfigError(f"warm_start.runs: no run in {path}: give the folder of a run, like runs/latest.")
-    try:
-        if journal.stat().st_size > _LARGEST_JOURNAL_BYTES:
-            raise ConfigError(f"warm_start.runs: {journal} has more than {_LARGEST_JOURNAL_BYTES >> 20} MB.")
-        return Repository(journal).records
-    except (OSError, RecursionError) as error:
-        raise ConfigError(f"warm_start.runs: {journal} cannot be read as a journal: {str(error)[:100]}.") from error
 
 
 def _fitting(record: Record, task: Task, foresee: Foresee) -> Candidate | None:

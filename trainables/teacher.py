@@ -16,6 +16,8 @@ from automcu_ray.run_folder import RunFolder
 from automcu_ray.task import Task
 from trainables.job import WEIGHTS
 
+KEY = "trainer.teacher"
+
 
 @dataclass(frozen=True)
 class Teacher:
@@ -50,18 +52,17 @@ def teacher_of_run(path: Path, task: Task, data: Mapping[str, object]) -> Teache
     Raises:
         ConfigError: no such run, or one that leaves no network that can teach.
     """
-    folder = RunFolder(path)
-    if not folder.journal.is_file():
-        raise _unfit(path, "there is no journal.jsonl: give the folder of a run, like runs/latest")
-    repository = Repository(folder.journal)
-    winner = (repository.find("finished") or {}).get("manifest")
-    if not winner:
+    folder, repository = RunFolder(path), Repository.of_run(path, KEY)
+    winner, began = (repository.find(event) or {} for event in ("finished", "started"))
+    if not winner.get("manifest"):
         raise _unfit(path, "it has no winner: finish it with --resume, or name another run")
-    of = (repository.find("started") or {}).get("data") or {}
+    try:
+        of, candidate = dict(began["data"]), repository.proposed[winner["manifest"]["number"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unfit(path, "its journal does not say what its data are, or who won") from error
     if other := [key for key in data if of.get(key) != data[key]]:
         told = ", ".join(f"{key} {data[key]} here and {of.get(key)} there" for key in other)
         raise _unfit(path, f"its data are others, and may have what is held back here: {told}")
-    candidate = repository.proposed[winner["number"]]
     if candidate.structure is None:
         raise _unfit(path, "its winner is generated code, which is not run here")
     weights = folder.finalists / candidate.hash / WEIGHTS
@@ -79,4 +80,4 @@ def _name(candidate: Candidate) -> str:
 
 
 def _unfit(path: Path, reason: str) -> ConfigError:
-    return ConfigError(f"trainer.teacher: {path} cannot teach: {reason}.")
+    return ConfigError(f"{KEY}: {path} cannot teach: {reason}.")

@@ -107,7 +107,10 @@ def test_a_checkpoint_of_a_training_with_another_teacher_is_not_gone_on_from(
     ("event", "changes", "words"),
     [
         ("started", {"data": {**DATA.about, "split_seed": 7}}, r"its data are others.*split_seed 0 here and 7 there"),
-        ("started", {"data": None}, "its data are others"),
+        ("started", {"data": None}, "does not say what its data are, or who won"),
+        ("started", {"data": {}}, "its data are others"),
+        ("finished", {"manifest": {"number": 9}}, "does not say what its data are, or who won"),
+        ("finished", {"manifest": [1]}, "does not say what its data are, or who won"),
         ("finished", {"manifest": None}, "it has no winner: finish it with --resume"),
     ],
 )
@@ -148,7 +151,10 @@ def test_weights_that_cannot_be_read_are_one_line(
     ("settings", "words"),
     [
         (["trainer.teacher=nowhere"], "trainer.full.distill, its share of the loss, is 0"),
-        (["trainer.teacher=nowhere", "trainer.full.distill=0.9"], "nowhere cannot teach: there is no journal.jsonl"),
+        (
+            ["trainer.teacher=nowhere", "trainer.full.distill=0.9"],
+            "trainer.teacher: no run in .*nowhere: give the folder of a run",
+        ),
     ],
 )
 def test_a_wrong_teacher_is_told_before_anything_is_written(settings: list[str], words: str) -> None:
