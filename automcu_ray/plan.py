@@ -156,7 +156,10 @@ def _check_skeleton(task: Task) -> None:
 
 
 def _check_protocols(plan: Plan) -> None:
-    """Refuse a protocol that asks for more reports than there are steps: every training would fail."""
+    """Refuse what a proxy does not have, and more reports than steps: every training would fail."""
+    for key in ("qat_epochs", "distill"):
+        if found := getattr(plan.config.trainer.proxy, key):
+            raise ConfigError(f"trainer.proxy.{key}={found}: finalists alone have that. Set trainer.full.{key}.")
     for which, protocol, images in plan.trainings:
         if protocol.reports_per_epoch > (steps := protocol.steps_per_epoch(images)):
             raise ConfigError(
@@ -168,6 +171,11 @@ def _check_protocols(plan: Plan) -> None:
 def _teacher(config: RunConfig, dataset: Dataset | Table, task: Task) -> Teacher | None:
     path, trainer = config.trainer.teacher, config.trainer
     if path is None:
+        if trainer.full.distill and not (trainer.full.qat_epochs and task.precision == "int8"):
+            raise ConfigError(
+                "trainer.full.distill is given, but nobody teaches: finalists learn from the best of them in the "
+                "epochs with rounding: here are none. Set trainer.full.qat_epochs=4 (at int8), or trainer.teacher."
+            )
         return None
     if isinstance(dataset, Table) or config.writes_code:
         raise ConfigError(

@@ -155,6 +155,10 @@ def test_weights_that_cannot_be_read_are_one_line(
             ["trainer.teacher=nowhere", "trainer.full.distill=0.9"],
             "trainer.teacher: no run in .*nowhere: give the folder of a run",
         ),
+        (["trainer.full.distill=0.9", "trainer.full.qat_epochs=0"], "nobody teaches: finalists"),
+        (["trainer.full.distill=0.9", "precision=float32"], "nobody teaches: finalists"),
+        (["trainer.proxy.distill=0.9"], "trainer.proxy.distill=0.9: finalists alone have that"),
+        (["trainer.proxy.qat_epochs=2"], "trainer.proxy.qat_epochs=2: finalists alone have that"),
     ],
 )
 def test_a_wrong_teacher_is_told_before_anything_is_written(settings: list[str], words: str) -> None:
