@@ -156,10 +156,16 @@ def _check_skeleton(task: Task) -> None:
 
 
 def _check_protocols(plan: Plan) -> None:
-    """Refuse what a proxy does not have, and more reports than steps: every training would fail."""
+    """Refuse what would have no effect, and more reports than steps: every training would fail."""
+    proxy, full = plan.config.trainer.proxy, plan.config.trainer.full
     for key in ("qat_epochs", "distill"):
-        if found := getattr(plan.config.trainer.proxy, key):
+        if found := getattr(proxy, key):
             raise ConfigError(f"trainer.proxy.{key}={found}: finalists alone have that. Set trainer.full.{key}.")
+    if full.distill and plan.teacher is None and not (full.qat_epochs and plan.task.precision == "int8"):
+        raise ConfigError(
+            "trainer.full.distill is given, but nobody teaches: finalists learn from the best of them in the "
+            "epochs with rounding: here are none. Set trainer.full.qat_epochs=4 (at int8), or trainer.teacher."
+        )
     for which, protocol, images in plan.trainings:
         if protocol.reports_per_epoch > (steps := protocol.steps_per_epoch(images)):
             raise ConfigError(
@@ -171,11 +177,6 @@ def _check_protocols(plan: Plan) -> None:
 def _teacher(config: RunConfig, dataset: Dataset | Table, task: Task) -> Teacher | None:
     path, trainer = config.trainer.teacher, config.trainer
     if path is None:
-        if trainer.full.distill and not (trainer.full.qat_epochs and task.precision == "int8"):
-            raise ConfigError(
-                "trainer.full.distill is given, but nobody teaches: finalists learn from the best of them in the "
-                "epochs with rounding: here are none. Set trainer.full.qat_epochs=4 (at int8), or trainer.teacher."
-            )
         return None
     if isinstance(dataset, Table) or config.writes_code:
         raise ConfigError(
