@@ -15,7 +15,7 @@ from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from searchers.base import BaseSearcher
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def result(searcher: BaseSearcher, trial: str) -> dict[str, Any]:

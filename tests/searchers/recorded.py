@@ -36,7 +36,7 @@ def texts(replies: Sequence[Reply]) -> list[str]:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20.0
+    deadline = time.monotonic() + 60.0
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)

@@ -66,7 +66,7 @@ def answer_well(request: Request) -> str:
     return json.dumps({"backbone": [{"type": "conv", "out_channels": width}]})
 
 
-def settle(searcher: BaseSearcher, records: int, timeout_s: float = 5.0) -> None:
+def settle(searcher: BaseSearcher, records: int, timeout_s: float = 60.0) -> None:
     """Turn Tune's loop until that many records are there; whatever is ready is left alone."""
     deadline = time.monotonic() + timeout_s
     while len(searcher.repository.records) < records:
@@ -106,16 +106,16 @@ def test_offline_says_that_no_language_model_took_part(task: Task) -> None:
 
 
 def test_propose_returns_at_once_while_the_engine_thinks(task: Task) -> None:
-    release = threading.Event()
+    release, answered = threading.Event(), threading.Event()
 
     def slow(request: Request) -> str:
-        release.wait(5)
+        release.wait(60)
+        answered.set()
         return answer_well(request)
 
     searcher = LLMMemorySearch(task, engine=Scripted(slow), parallel=2)
-    start = time.monotonic()
     assert searcher.suggest("a") is None
-    assert time.monotonic() - start < 0.2
+    assert not answered.is_set()
     assert pickle.loads(pickle.dumps(searcher.__getstate__()["_running"])) == searcher.__getstate__()["_running"]
     release.set()
     drive(searcher, 2)

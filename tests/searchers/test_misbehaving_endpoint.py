@@ -104,7 +104,7 @@ def test_each_case_is_a_record_with_a_reason_or_succeeds(role: str, task: Task, 
     """One search; its first conversation is honest, then each has a case of its own."""
     acts = {talk: acts for talk, (acts, _) in enumerate(CASES.values(), start=2)}
     with endpoint(acts) as served:
-        searcher = search(role, task, served, tmp_path, timeout_s=0.6)
+        searcher = search(role, task, served, tmp_path, timeout_s=1.5)
         searcher.proposal_budget = len(CASES) + 1
         drive(searcher, 100)
     assert searcher.exhausted and not searcher.gave_up

@@ -2,7 +2,7 @@
 
 import pickle
 import threading
-import time
+from concurrent.futures import wait
 from pathlib import Path
 from random import Random
 
@@ -112,23 +112,20 @@ def test_points_to_evaluate_come_first_and_teach_all(task: Task) -> None:
 
 
 def test_a_slow_engine_blocks_nobody_and_its_candidates_come_as_soon_as_they_are_there(task: Task) -> None:
-    release = threading.Event()
+    release, answered = threading.Event(), threading.Event()
 
     def slow(request: Request) -> str:
-        release.wait(10)
+        release.wait(60)
+        answered.set()
         return answer_well(request)
 
     searcher = mixed(task, LLM_MEMORY, EVOLUTION, engine=Scripted(slow))
-    start = time.monotonic()
     drive(searcher, 5)
-    assert time.monotonic() - start < 5 and set(proposers(searcher)) == {"evolution"}
+    assert not answered.is_set() and set(proposers(searcher)) == {"evolution"}
     release.set()
     llm = asking(searcher)
     assert llm is not None
-    deadline = time.monotonic() + 5
-    while not llm._running[0].future.done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait([llm._running[0].future], timeout=60)
     drive(searcher, 3, first=5)  # up to two were in stock
     assert "llm_memory" in proposers(searcher)
 
@@ -251,7 +248,7 @@ def test_once_nothing_can_fit_nobody_is_asked_and_what_was_ordered_still_comes(t
     release = threading.Event()
 
     def slow(request: Request) -> str:
-        release.wait(10)
+        release.wait(60)
         return answer_well(request)
 
     tiny = task.model_copy(update={"constraints": Constraints(ram_kb=0.07, flash_kb=48)})  # less than image and answer

@@ -63,7 +63,7 @@ def job(digits_task: Task) -> Iterator[CodeJob]:
 
 
 def gone(pids: set[int]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while alive := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
         if time.monotonic() > deadline:
             return not alive
