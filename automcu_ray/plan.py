@@ -176,12 +176,13 @@ def _check_protocols(plan: Plan) -> None:
 
 def _teacher(config: RunConfig, dataset: Dataset | Table, task: Task) -> Teacher | None:
     path, trainer = config.trainer.teacher, config.trainer
-    if path is None:
+    if path is None and not trainer.full.distill:
         return None
     if isinstance(dataset, Table) or config.writes_code:
-        raise ConfigError(
-            "trainer.teacher: candidates of a table, and generated code, learn from nobody: leave it out."
-        )
+        key = "trainer.teacher" if path else "trainer.full.distill"
+        raise ConfigError(f"{key}: candidates of a table, and generated code, learn from nobody: leave it out.")
+    if path is None:
+        return None  # the best finalist will teach
     if not trainer.full.distill:
         raise ConfigError(
             "trainer.teacher is given, but trainer.full.distill, its share of the loss, is 0: set "
