@@ -66,6 +66,20 @@ def test_arrays_that_are_no_data_set(arrays: dict[str, Any], words: str, tmp_pat
         npz(folder=saved(tmp_path, **arrays))
 
 
+@pytest.mark.parametrize(
+    ("shape", "fine"), [((8, 8, 3), False), ((5, 5, 1), False), ((3, 3, 3), True), ((8, 9, 3), True)]
+)
+def test_square_images_with_their_channels_last_are_told_from_others(
+    shape: tuple[int, ...], fine: bool, tmp_path: Path
+) -> None:
+    folder = saved(tmp_path, images=np.zeros((40, *shape), np.uint8), labels=LABELS)
+    if fine:
+        assert npz(folder=folder).input_shape == shape
+    else:
+        with pytest.raises(ConfigError, match=r"looks like N x H x W x C: save images\.transpose\(0, 3, 1, 2\)"):
+            npz(folder=folder)
+
+
 def claiming(shape: tuple[int, ...]) -> bytes:
     """An array of a hundred bytes whose header claims another shape."""
     buffer = io.BytesIO()

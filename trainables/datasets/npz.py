@@ -23,7 +23,8 @@ def npz(
     scaled to 0 to 255.
 
     Raises:
-        ConfigError: no such file, no such arrays, arrays of another type or shape, or pickled objects.
+        ConfigError: no such file, no such arrays, arrays of another type or shape, square images with their channels
+            last, or pickled objects.
     """
     path = data_folder(folder) / file
     if not path.is_file():
@@ -58,6 +59,11 @@ def _split(path: Path, images: str, labels: str) -> Split | None:
         raise ConfigError(f"{path} cannot be read as arrays in a zip file: {in_short(error)}.") from error
     if pixels.ndim == 3:
         pixels = pixels[:, None]
+    if pixels.ndim == 4 and pixels.shape[1] == pixels.shape[2] > 4 and pixels.shape[3] in (1, 3, 4):
+        raise ConfigError(
+            f"{path}: array {images!r} should be N x C x H x W, and {' x '.join(map(str, pixels.shape))} looks like "
+            f"N x H x W x C: save {images}.transpose(0, 3, 1, 2)."
+        )
     return Split(pixels, numbers.astype(np.int64) if numbers.dtype.kind in "iu" else numbers)
 
 
