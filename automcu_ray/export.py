@@ -39,6 +39,7 @@ from automcu_ray.tracing import INPUT, OUTPUT, TRACED, trace
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
+SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
 MAX_VALUES = 1 << 28  # of all tensors for one batch: 1 GB as float32, where a network is very large
 
 
@@ -181,6 +182,7 @@ def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.Mod
                 per_channel=True,
                 activation_type=QuantType.QInt8,
                 weight_type=QuantType.QInt8,
+                extra_options={"MinimumRealRange": SMALLEST_RANGE},
             )
         except Exception as error:  # onnxruntime's errors share no base class
             raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error

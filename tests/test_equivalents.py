@@ -27,6 +27,20 @@ class PreActivation(nn.Module):
         return x + self.conv(self.activation(x))
 
 
+class Gated(nn.Module):
+    """Squeeze and excite, whose middle is negative for all images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Conv2d(6, 2, 1), nn.Conv2d(2, 6, 1)
+        nn.init.constant_(self.squeeze.bias, -1.5)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        middle = self.squeeze(x.mean((2, 3), keepdim=True))
+        assert middle.max() < -0.5  # rounded to a whole number it is -1 or less
+        return x * self.excite(middle.relu()).sigmoid()
+
+
 class Mean(nn.Module):
     def __init__(self, dims: tuple[int, ...], keepdim: bool) -> None:
         super().__init__()
@@ -89,8 +103,9 @@ def test_a_norm_before_its_convolution_is_a_depthwise_one() -> None:
         (low(), nn.MaxPool2d(2), nn.ReLU()),
         (nn.ReLU(), nn.MaxPool2d(2)),
         (nn.Upsample(scale_factor=2), nn.ReLU6()),
+        (Gated(),),
     ],
-    ids=["pre-activation", "pre-activation, relu6", "pool first", "pool last", "upsampled"],
+    ids=["pre-activation", "pre-activation, relu6", "pool first", "pool last", "upsampled", "never above zero"],
 )
 def test_int8_cuts_what_a_relu_cuts_wherever_it_stands(layers: tuple[nn.Module, ...]) -> None:
     made = trained(ending(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, CLASSES)))
