@@ -10,8 +10,8 @@ def most_promising(records: Sequence[Record]) -> list[Record]:
     """Return the trained records, the most promising first; the earlier of equals before the other.
 
     By score, where that is accuracy. Where the search ranks by training loss, by the sum of three ranks: accuracy, loss
-    and parameters, if these are known of all. After one epoch each of them errs in its own way; their sum held best in
-    three studies (BENCHMARKS.md, "How well proxies rank").
+    and parameters, if these are known of all. After one epoch each of them errs in its own way; the two first by
+    their sum lost nothing in five studies (BENCHMARKS.md, "How well proxies rank").
     """
     trained = [record for record in records if record.scored]
     if not trained or any(record.training and record.training.ranked_by == "accuracy" for record in trained):
