@@ -46,6 +46,20 @@ class Enlarged(nn.Module):
         return functional.interpolate(x, scale_factor=self.factor)
 
 
+class Gated(nn.Module):
+    """Squeeze and excite, whose middle is never above zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Conv2d(8, 2, 1, bias=False), nn.Conv2d(2, 8, 1)
+        with torch.no_grad():
+            self.squeeze.weight.abs_().neg_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        middle = self.squeeze(functional.adaptive_avg_pool2d(x.relu(), 1))
+        return x * self.excite(middle.relu()).sigmoid()
+
+
 FORMS: dict[str, Callable[[], nn.Module]] = {
     "convolution of stride 2, padded": lambda: nn.Conv2d(8, 8, 3, 2, 1),
     "convolution of stride 3, not padded": lambda: nn.Conv2d(8, 8, 3, 3),
@@ -61,6 +75,7 @@ FORMS: dict[str, Callable[[], nn.Module]] = {
     "leaky ReLU": lambda: nn.Sequential(nn.Conv2d(8, 8, 1), nn.LeakyReLU(0.1)),
     "SiLU": lambda: nn.Sequential(nn.Conv2d(8, 8, 1), nn.SiLU()),
     "enlarged twice": lambda: Enlarged(2),
+    "ReLU that gives zeros alone": Gated,
 }
 
 
