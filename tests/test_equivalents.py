@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from automcu_ray.export import deploy, normalize, operators
+from tests.backends.forms import Gated
 from tests.networks_for_export import CLASSES, SHAPE, images
 
 
@@ -25,20 +26,6 @@ class PreActivation(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.conv(self.activation(x))
-
-
-class Gated(nn.Module):
-    """Squeeze and excite, whose middle is negative for all images."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.squeeze, self.excite = nn.Conv2d(6, 2, 1), nn.Conv2d(2, 6, 1)
-        nn.init.constant_(self.squeeze.bias, -1.5)  # type: ignore[arg-type]
-
-    def forward(self, x: Tensor) -> Tensor:
-        middle = self.squeeze(x.mean((2, 3), keepdim=True))
-        assert middle.max() < -0.5  # rounded to a whole number it is -1 or less
-        return x * self.excite(middle.relu()).sigmoid()
 
 
 class Mean(nn.Module):
@@ -103,7 +90,7 @@ def test_a_norm_before_its_convolution_is_a_depthwise_one() -> None:
         (low(), nn.MaxPool2d(2), nn.ReLU()),
         (nn.ReLU(), nn.MaxPool2d(2)),
         (nn.Upsample(scale_factor=2), nn.ReLU6()),
-        (Gated(),),
+        (Gated(6),),
     ],
     ids=["pre-activation", "pre-activation, relu6", "pool first", "pool last", "upsampled", "never above zero"],
 )

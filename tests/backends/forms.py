@@ -47,13 +47,14 @@ class Enlarged(nn.Module):
 
 
 class Gated(nn.Module):
-    """Squeeze and excite, whose middle is never above zero."""
+    """Squeeze and excite, whose middle is never above -1.5."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.squeeze, self.excite = nn.Conv2d(8, 2, 1, bias=False), nn.Conv2d(2, 8, 1)
+        self.squeeze, self.excite = nn.Conv2d(channels, 2, 1), nn.Conv2d(2, channels, 1)
         with torch.no_grad():
             self.squeeze.weight.abs_().neg_()
+        nn.init.constant_(self.squeeze.bias, -1.5)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
         middle = self.squeeze(functional.adaptive_avg_pool2d(x.relu(), 1))
@@ -75,7 +76,7 @@ FORMS: dict[str, Callable[[], nn.Module]] = {
     "leaky ReLU": lambda: nn.Sequential(nn.Conv2d(8, 8, 1), nn.LeakyReLU(0.1)),
     "SiLU": lambda: nn.Sequential(nn.Conv2d(8, 8, 1), nn.SiLU()),
     "enlarged twice": lambda: Enlarged(2),
-    "ReLU that gives zeros alone": Gated,
+    "ReLU that gives zeros alone": lambda: Gated(8),
 }
 
 
