@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
-from automcu_ray.cell import CellSpec
 from automcu_ray.config import compose
 from automcu_ray.errors import ConfigError
 from automcu_ray.plan import prepare
@@ -23,6 +20,7 @@ from automcu_ray.run_folder import RunFolder
 from automcu_ray.spec import ArchitectureSpec
 from automcu_ray.task import Task
 from backends.programs import missing
+from tests.trainables.test_table import write
 from trainables.datasets.digits import digits
 from trainables.finalist import FinalistJob, run_finalist, train_float
 from trainables.job import WEIGHTS
@@ -31,8 +29,7 @@ from trainables.teacher import Teacher, teacher_of_run
 
 DATA = digits()
 NO_JAIL = "jail.mode=none"  # nothing is run
-COMPILER = "arm-none-eabi-gcc"
-NEEDS_COMPILER = pytest.mark.skipif(bool(missing([COMPILER])), reason=f"needs {COMPILER}")
+TOOLS = pytest.mark.skipif(bool(missing(["arm-none-eabi-gcc"])), reason="needs arm-none-eabi-gcc")
 PROTOCOL = Protocol(epochs=3, batch_size=32, learning_rate=0.2)
 SMALL, LARGE = (
     Candidate(number=number, hash=name, spec=ArchitectureSpec.model_validate({"backbone": layers}))
@@ -174,13 +171,14 @@ def test_a_wrong_teacher_is_told_before_anything_is_written(settings: list[str],
 
 
 @pytest.mark.parametrize("setting", ["trainer.full.distill=0.9", "trainer.teacher=nowhere"])
-@pytest.mark.parametrize("form", ["table", pytest.param("code", marks=NEEDS_COMPILER)])
+@pytest.mark.parametrize("form", ["table", pytest.param("code", marks=TOOLS)])
 def test_candidates_of_a_table_and_code_learn_from_nobody(form: str, setting: str, tmp_path: Path) -> None:
-    cell = CellSpec(operations=("nor_conv_3x3",) * 6)
-    row = pa.table({"arch_str": [str(cell)], "cifar10_valid": [90.0], "cifar10_test": [90.0]})
-    pq.write_table(row, tmp_path / "nasbench201.parquet")
+    write(tmp_path)
     files, settings = {
-        "table": ({"task": "nasbench201", "searcher": "random"}, [f"dataset.folder={tmp_path}"]),
+        "table": (
+            {"task": "nasbench201", "searcher": "random"},
+            [f"dataset.folder={tmp_path}", "dataset.table=cifar100"],
+        ),
         "code": ({"searcher": "llm_memory", "engine": "openai"}, ["engine.model=any", "searcher.form=code", NO_JAIL]),
     }[form]
     with pytest.raises(ConfigError, match="learn from nobody: leave it out"):
