@@ -7,25 +7,31 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS_VENV := .venv-docs
 ARGS ?=
 PIP_ARGS ?=
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search test test-slow lint bench check-vllm doctor setup tools clean help
+.PHONY: search quick test test-slow lint bench check-vllm doctor docs docs-serve setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
 
-test: setup lint  ## lint, types, all fast tests
-	$(BIN)/python -m pytest
+quick: setup  ## tests of a minute: no Ray, no compiler, no jail, no training, no whole searches
+	$(PYTEST) -m "not (ray or toolchain or jail or training or thorough or slow)"
+
+test: setup lint  ## lint, types, all tests but the slow ones
+	$(PYTEST)
 
 test-slow: setup  ## whole default searches against what the README promises: minutes
 	$(BIN)/python -m pytest -m slow
 
-lint: setup  ## ruff and mypy
+lint: setup  ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: setup  ## print the figures of BENCHMARKS.md
 	$(BIN)/python benchmarks/bench_toolchain.py
@@ -38,6 +44,12 @@ bench: setup  ## print the figures of BENCHMARKS.md
 
 check-vllm:  ## engines vllm and openai against vLLM itself, in .venv-vllm: ten minutes
 	scripts/check_vllm.sh
+
+docs: $(DOCS_VENV)/.installed  ## build the site into site/, links checked
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
+docs-serve: $(DOCS_VENV)/.installed  ## show the site at http://127.0.0.1:8000 while pages are written
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs serve
 
 doctor: setup  ## what this machine can run, and what is missing
 	$(BIN)/python scripts/doctor.py
@@ -53,8 +65,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-clean:  ## remove the virtual environment and caches; runs/ stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+# The site is made from sources that nothing imports, so its few packages do without torch and Ray.
+$(DOCS_VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Installing what the site needs into $(DOCS_VENV) (pyproject.toml, extra docs)"
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $$($(PYTHON) -c \
+		'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
+clean:  ## remove virtual environments, the site and caches; runs/ stays
+	rm -rf $(VENV) $(DOCS_VENV) site .mypy_cache .ruff_cache .pytest_cache build *.egg-info
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

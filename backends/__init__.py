@@ -7,3 +7,9 @@ BACKENDS = {
     "stedgeai": "backends.stedgeai.backend:StEdgeAiBackend",
     "vela": "backends.venvs.vela:VelaBackend",
 }
+
+# Devices of targets that have an accelerator: the toolchain whose bounds hold there, also where it is not asked.
+ACCELERATORS = {
+    "MAX78000": BACKENDS["ai8x"],
+    "MAX78002": BACKENDS["ai8x"],
+}

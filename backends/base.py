@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from automcu_ray import footprint
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, Violation
-from automcu_ray.graph import Graph
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, Violation
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.networks.graph import Graph
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
+from automcu_ray.sizing import footprint
 from backends.programs import Runner, apt_packages, missing, run_program
 
 
@@ -59,13 +59,13 @@ class Firmware:
             shutil.copy(self.elf, folder / "firmware.elf")
 
 
-def foresee_whole_tensors(graph: Graph, task: Task) -> tuple[Violation, ...]:
+def check_bounds_of_whole_tensors(graph: Graph, task: Task) -> tuple[Violation, ...]:
     """Return what a toolchain refuses that keeps all weights at full width, and plans RAM in a way of its own.
 
-    Flash is as in `footprint.foresee`; RAM must hold the tensors that exist whole, `footprint.ram_floor_bytes`.
+    Flash is as in `footprint.check_bounds`; RAM must hold the tensors that exist whole, `footprint.min_ram_bytes`.
     """
     found = footprint.footprint(graph, task.precision)
-    floor = footprint.ram_floor_bytes(graph, task.precision)
+    floor = footprint.min_ram_bytes(graph, task.precision)
     sound = dataclasses.replace(found, ram_lower_bound_bytes=floor)
     return footprint.check(sound, task.ram_limit_bytes, task.flash_limit_bytes)
 
@@ -107,12 +107,12 @@ class Backend(ABC):
         """Return why this backend cannot serve a task's target or precision; "" where it can."""
         return ""
 
-    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+    def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
         """Return what this backend would refuse for certain, worked out without building anything.
 
         Every limit must be sound: what is refused here, `build` would refuse as well.
         """
-        return footprint.foresee(graph, task)
+        return footprint.check_bounds(graph, task)
 
     def accuracy(
         self, deployed: DeployedNetwork, task: Task, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]

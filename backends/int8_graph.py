@@ -12,9 +12,9 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.onnx_graph import with_batch_one
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.onnx_graph import with_batch_one
 
 GRAPH, CONSTANTS = "graph.json", "constants.npz"
 _MOVES = {
@@ -156,9 +156,6 @@ class _Reader:
             self._quantisation(name, said)
         self.tensors[node.output[0]] = Tensor(self.shapes[node.output[0]], *quantisation)
         read = tuple(name for name, *_ in inputs)
-        self.nodes.append(Node(kind, node.name, read, node.output[0], self._options(kind, node)))
-
-    def _options(self, kind: str, node: onnx.NodeProto) -> dict[str, Any]:
         found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         if node.op_type == "Resize":
             found = {**_RESIZE, **found}
@@ -170,7 +167,7 @@ class _Reader:
         wrong += [name for name, value in options.items() if value is None]
         if wrong:
             raise ToolchainError(f"{node.name}: {wrong[0]} {found.get(wrong[0])} is not handed over.")
-        return options
+        self.nodes.append(Node(kind, node.name, read, node.output[0], options))
 
     def _weights(self, node: onnx.NodeProto, names: Sequence[str], bias: str) -> None:
         weight, scales, zeros = (self.values[name] for name in names)

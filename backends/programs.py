@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from automcu_ray.errors import ToolchainError, ToolMissingError
+from automcu_ray.core.errors import ToolchainError, ToolMissingError
 
 LOG = "commands.log"
 LOG_CHARS = 20_000  # of one command's output: a log is for people
@@ -65,9 +65,13 @@ def run_program(argv: Sequence[str], *, timeout_s: float, cwd: Path, disk_bytes:
         try:
             trouble = _watch(process, (stdout, stderr), timeout_s, cwd, disk_bytes)
         finally:
-            _kill_group(process)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # with what it has left: gcc's own children outlive gcc
             process.wait()
-        said = [_text(file) for file in (stdout, stderr)]
+        said = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            said.append(file.read(OUTPUT_BYTES).decode(errors="replace"))
     _log(cwd, argv, f"{trouble or f'exit {process.returncode}'}\n{_clip(said[0])}{_clip(said[1])}")
     if trouble:
         raise ToolchainError(f"{argv[0]} {trouble}. Log: {cwd / LOG}.")
@@ -101,11 +105,6 @@ def _folder_bytes(folder: Path) -> int:
             with contextlib.suppress(OSError):  # it may go while we look
                 size += os.lstat(os.path.join(parent, name)).st_blocks * 512
     return size
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read(OUTPUT_BYTES).decode(errors="replace")
 
 
 def _clip(text: str) -> str:
@@ -157,12 +156,6 @@ def _bounded(argv: Sequence[str], file_bytes: int) -> list[str]:
     return ["prlimit", f"--fsize={soft}:", "setpriv", "--pdeathsig", "KILL", *argv]
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what a finished or hanging program has left: gcc's own children outlive gcc."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
 def missing(programs: Iterable[str]) -> tuple[str, ...]:
     """Return the programs that are not on PATH."""
     return tuple(program for program in programs if shutil.which(program) is None)
@@ -198,22 +191,17 @@ def scratch_folder() -> Path:
 @functools.cache
 def _scratch(pid: int) -> tempfile.TemporaryDirectory[str]:
     for folder in Path(tempfile.gettempdir()).glob("automcu-[0-9]*-*"):
-        _remove_abandoned(folder)
+        with contextlib.suppress(OSError):  # remove those of this user that no living process holds
+            about = folder.lstat()
+            mine = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
+            if mine and time.time() - about.st_mtime > YOUNG_S:  # a young one may not be held yet
+                held = _hold(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(held)
     made = tempfile.TemporaryDirectory(prefix=f"automcu-{pid}-")
     with contextlib.suppress(OSError):  # on a disk without locks nothing is removed either
         _hold(Path(made.name))
     return made
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove a folder of this user that no living process holds; a young one may not be held yet."""
-    with contextlib.suppress(OSError):
-        about = folder.lstat()
-        mine = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
-        if mine and time.time() - about.st_mtime > YOUNG_S:
-            held = _hold(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(held)
 
 
 def _hold(folder: Path) -> int:

@@ -1,4 +1,9 @@
-"""A deployed network as vendors' ONNX importers want it: batch 1, and int8 as float operators between Q/DQ pairs."""
+"""A deployed network as vendors' ONNX importers want it: batch 1, and int8 as float operators between Q/DQ pairs.
+
+Whoever runs the file in onnxruntime on an x86 processor sets `session.qdqisint8allowed` to "1" (or
+`session.x64quantprecision`, or optimises no further than ORT_ENABLE_BASIC). Else it is rewritten with uint8
+activations, whose kernels saturate sums of products at 16 bits on processors without VNNI: other values come out.
+"""
 
 from typing import Any
 
@@ -7,9 +12,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.onnx_graph import with_batch_one
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.onnx_graph import with_batch_one
 from backends.int8_graph import Int8Graph, Node, Tensor, read_int8_graph
 
 OPSET, IR_VERSION = 17, 8  # what torch's exporter writes; importers lag behind ONNX
@@ -73,32 +78,27 @@ class _Writer:
         return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
     def _write(self, node: Node) -> None:
+        graph = self.graph
         inputs = [f"{name}_float" for name in node.inputs]
         options: dict[str, Any] = dict(node.options)
         if node.kind in ("conv", "linear"):
-            inputs += self._weights(node)
+            weight, scales, bias = (graph.constants[f"{node.output}/{part}"] for part in ("weight", "scales", "bias"))
+            of_products = np.float32(graph.tensors[node.inputs[0]].scale) * scales
+            inputs.append(self._dequantised(f"{node.output}/weight", weight, scales))
+            inputs.append(self._dequantised(f"{node.output}/bias", bias, of_products))
         if node.kind == "average_pool" and options.pop("dilations") != [1, 1]:
             raise ToolchainError(f"{node.name}: ONNX {OPSET} has no dilated average pooling.")
         if node.kind == "linear":
             options["transB"] = 1
         elif node.kind == "reshape":
-            inputs.append(self._constant(f"{node.output}/shape", np.array(self.graph.tensors[node.output].shape)))
+            inputs.append(self._constant(f"{node.output}/shape", np.array(graph.tensors[node.output].shape)))
         elif node.kind == "resize":
-            before, after = (np.array(self.graph.tensors[name].shape) for name in (node.inputs[0], node.output))
+            before, after = (np.array(graph.tensors[name].shape) for name in (node.inputs[0], node.output))
             inputs += ["", self._constant(f"{node.output}/factors", (after / before).astype(np.float32))]
             options = dict(_NEAREST)
         result = result_name(node.name)
         self.nodes.append(helper.make_node(_FLOAT_OPERATORS[node.kind], inputs, [result], name=node.name, **options))
-        self._quantise(result, node.output, self.graph.tensors[node.output])
-
-    def _weights(self, node: Node) -> list[str]:
-        """Return the names of a node's dequantised weight and bias; the bias has the scale of the products."""
-        read = self.graph.tensors[node.inputs[0]]
-        weight, scales, bias = (self.graph.constants[f"{node.output}/{part}"] for part in ("weight", "scales", "bias"))
-        return [
-            self._dequantised(f"{node.output}/weight", weight, scales),
-            self._dequantised(f"{node.output}/bias", bias, np.float32(read.scale) * scales),
-        ]
+        self._quantise(result, node.output, graph.tensors[node.output])
 
     def _dequantised(self, name: str, values: npt.NDArray[Any], scales: npt.NDArray[Any]) -> str:
         zeros = np.zeros(len(scales), values.dtype)

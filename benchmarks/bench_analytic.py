@@ -21,19 +21,19 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from automcu_ray import remedy
-from automcu_ray.blocks import lower
-from automcu_ray.config import CONFIGS, read_yaml
-from automcu_ray.estimate import Estimator, learn
-from automcu_ray.feasibility import Change, FeasibilityReport, Rung, Violation
-from automcu_ray.footprint import footprint, foresee
-from automcu_ray.record import Candidate
-from automcu_ray.spec import MAX_LAYERS, ArchitectureSpec
-from automcu_ray.target import BYTES_PER_KB, Constraints, McuTarget
-from automcu_ray.task import Precision, Task
-from automcu_ray.verdicts import Lesson
-from backends.actor import Toolchain
-from searchers.gate import Gate
+from automcu_ray.core.feasibility import Change, FeasibilityReport, Rung, Violation
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.lowering import lower
+from automcu_ray.networks.spec import MAX_LAYERS, ArchitectureSpec
+from automcu_ray.problem.target import BYTES_PER_KB, Constraints, McuTarget
+from automcu_ray.problem.task import Precision, Task
+from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.sizing import repair
+from automcu_ray.sizing.footprint import check_bounds, footprint
+from automcu_ray.sizing.size_model import Estimator, learn
+from automcu_ray.sizing.verdict_cache import Lesson
+from backends.toolchain import Toolchain
+from searchers.gate.gate import Gate
 
 SPECS = 500
 PROCESSES = 2
@@ -73,14 +73,8 @@ def main(specs: int) -> None:
 def make_task(target: str, precision: Precision) -> Task:
     """Return the task that specs are drawn for."""
     board = McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{target}.yaml"))
-    return Task(
-        dataset="none",
-        input_shape=(3, 32, 32),
-        num_classes=10,
-        target=board,
-        constraints=Constraints(),
-        precision=precision,
-    )
+    task = Task(dataset="none", input_shape=(3, 32, 32), num_classes=10, target=board, constraints=Constraints())
+    return task.replace(precision=precision)
 
 
 def speed(task: Task, count: int = 3000) -> None:
@@ -90,16 +84,16 @@ def speed(task: Task, count: int = 3000) -> None:
     lower.cache_clear()
     start = time.process_time()
     for spec in specs:
-        foresee(task.space.graph(spec), task)
+        check_bounds(task.space.graph(spec), task)
     print(f"analytic rung: {count / (time.process_time() - start):,.0f} specs per CPU second ({count} random specs)")
-    gate = Gate(task.model_copy(update={"constraints": Constraints(ram_kb=16, flash_kb=64)}))
-    refusals = [spent for spec in specs[:REFUSALS] if (spent := refusal_ms(gate, spec)) is not None]
+    gate = Gate(task.replace(constraints=Constraints(ram_kb=16, flash_kb=64)))
+    pruning = [spent for spec in specs[:REFUSALS] if (spent := refusal_ms(gate, spec)) is not None]
     worst = {"type": "mbconv", "out_channels": 256, "expansion": 6, "se_ratio": 0.25, "kernel_size": 5}
     deepest = refusal_ms(gate, ArchitectureSpec.model_validate({"backbone": [worst] * MAX_LAYERS}))
-    middle, high = np.percentile(refusals, (50, 95))
+    middle, high = np.percentile(pruning, (50, 95))
     print(
-        f"refused in the gate, with fix: {middle:.1f} CPU ms, 95th percentile {high:.1f}, largest {max(refusals):.1f} "
-        f"({len(refusals)} specs, 16 KB RAM, 64 KB Flash); {MAX_LAYERS} mbconv layers {deepest:.1f}"
+        f"refused in the gate, with fix: {middle:.1f} CPU ms, 95th percentile {high:.1f}, largest {max(pruning):.1f} "
+        f"({len(pruning)} specs, 16 KB RAM, 64 KB Flash); {MAX_LAYERS} mbconv layers {deepest:.1f}"
     )
 
 
@@ -206,12 +200,9 @@ def limited(task: Task, sizes: tuple[int, int], rng: Random) -> Task:
         size * rng.uniform(0.6, 0.99) / BYTES_PER_KB if tight else None for size, tight in zip(sizes, over, strict=True)
     ]
     name, region = next(iter(task.target.ram.items()))
-    roomy = {
-        "ram": {name: region.model_copy(update={"size_kb": 16384.0})},
-        "flash": task.target.flash.model_copy(update={"size_kb": 65536.0}),
-    }
+    ram, flash = {name: region.replace(size_kb=16384.0)}, task.target.flash.replace(size_kb=65536.0)
     limits = Constraints(ram_kb=kb[0], flash_kb=kb[1])
-    return task.model_copy(update={"target": task.target.model_copy(update=roomy), "constraints": limits})
+    return task.replace(target=task.target.replace(ram=ram, flash=flash), constraints=limits)
 
 
 def fix(one: Linked, task: Task, estimator: Estimator, *, after: bool) -> Change | None:
@@ -223,11 +214,11 @@ def fix(one: Linked, task: Task, estimator: Estimator, *, after: bool) -> Change
             for resource, size, limit in limits
             if size > limit
         )
-        report = one.report.model_copy(update={"violations": over})
-        violations = remedy.after_link(report, one.spec, task, foresee).violations
+        report = one.report.replace(violations=over)
+        violations = repair.after_link(report, one.spec, task, check_bounds).violations
     else:
-        refused = foresee(task.space.graph(one.spec), task)
-        violations = remedy.before_link(refused, one.spec, task, foresee, estimator)
+        refused = check_bounds(task.space.graph(one.spec), task)
+        violations = repair.before_link(refused, one.spec, task, check_bounds, estimator)
     changes = {violation.fix for violation in violations}
     return changes.pop() if len(changes) == 1 else None
 

@@ -16,11 +16,12 @@ os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 import ray
 from ray import tune
 
-from automcu_ray.config import compose
-from automcu_ray.plan import prepare
+from automcu_ray.run.plan import prepare
+from automcu_ray.runtime.config import compose
 from searchers.engines.base import Engine, Reply, Request
-from searchers.gate import FeasibilityCallback
-from searchers.llm import LLMSearch
+from searchers.gate.gate import FeasibilityCallback
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import LLMSearch
 
 CANDIDATES = 80
 ENGINE_S, TRAINING_S, SLOTS, SPECS_PER_CALL = 4.0, 2.0, 2, 4
@@ -58,12 +59,12 @@ class Sleeper(tune.Trainable):  # type: ignore[misc]
         return {"val_accuracy": 0.5, "done": True}
 
 
-def search(candidates: int, folder: Path) -> tuple[LLMSearch, SlowEngine]:
+def search(candidates: int, folder: Path) -> tuple[TuneSearcher, SlowEngine]:
     """Run a search to its end as the supervisor does; return the searcher and what its engine noted."""
     engine = SlowEngine()
     task = prepare(compose({"searcher": "random", "backend": "analytic"})).task
     searcher = LLMSearch(task, engine=engine, specs_per_call=SPECS_PER_CALL)
-    searcher.trained_budget = candidates
+    searcher.budget.trained = candidates
     tune.Tuner(
         tune.with_resources(Sleeper, {"cpu": 1}),
         tune_config=tune.TuneConfig(
@@ -80,7 +81,7 @@ def search(candidates: int, folder: Path) -> tuple[LLMSearch, SlowEngine]:
     return searcher, engine
 
 
-def show(searcher: LLMSearch, engine: SlowEngine) -> None:
+def show(searcher: TuneSearcher, engine: SlowEngine) -> None:
     """Print wall time, from the first request to the last result, beside what engine and training need alone."""
     on_clock_s = time.time() - time.monotonic()
     ends_s = [record.finished_at_s - on_clock_s - engine.came_s[0] for record in searcher.repository.records]

@@ -13,17 +13,16 @@ from random import Random
 
 from rich.console import Console
 
-from automcu_ray import supervisor
-from automcu_ray.blocks import lower
-from automcu_ray.config import RunConfig, compose
-from automcu_ray.feasibility import FeasibilityReport, Rung
-from automcu_ray.footprint import check, footprint
-from automcu_ray.plan import prepare
-from automcu_ray.record import Record
-from automcu_ray.repository import Repository
-from automcu_ray.run_folder import RunFolder
-from automcu_ray.task import Task
-from automcu_ray.verdicts import VerdictCache
+from automcu_ray.core.feasibility import FeasibilityReport, Rung
+from automcu_ray.networks.lowering import lower
+from automcu_ray.records.events import Searched
+from automcu_ray.records.journal import Repository
+from automcu_ray.run import supervisor
+from automcu_ray.run.plan import prepare
+from automcu_ray.runtime.config import RunConfig, compose
+from automcu_ray.runtime.run_folder import RunFolder
+from automcu_ray.sizing.footprint import check, footprint
+from automcu_ray.sizing.verdict_cache import VerdictCache
 
 TRIALS = 60
 SHORT_FINALS = ("budget.finalists=1", "trainer.full.epochs=1", "board.mode=none")
@@ -38,14 +37,6 @@ def search(folder: Path, name: str, choices: dict[str, str | None], *settings: s
     return Repository(run.journal), config
 
 
-def framework_seconds(records: list[Record]) -> float:
-    """Return the mean wall seconds from one trial's end to the next, less the seconds of training, on one slot."""
-    trained = [record for record in records if record.training is not None]
-    wall = trained[-1].finished_at_s - trained[0].finished_at_s
-    training = sum(record.training.seconds or 0.0 for record in trained[1:] if record.training)
-    return (wall - training) / (len(trained) - 1)
-
-
 def one_slot(folder: Path) -> None:
     """Print framework seconds per trial, with a training slot that is never short of candidates."""
     for epochs in (1, 10):
@@ -56,7 +47,10 @@ def one_slot(folder: Path) -> None:
             "trainer.proxy.patience=null",
         )
         repository, _ = search(folder, f"loop-{epochs}", {"searcher": "random", "backend": "analytic"}, *settings)
-        seconds = framework_seconds(repository.records)
+        trained = [record for record in repository.records if record.training is not None]
+        wall = trained[-1].finished_at_s - trained[0].finished_at_s
+        training = sum(record.training.seconds or 0.0 for record in trained[1:] if record.training)
+        seconds = (wall - training) / (len(trained) - 1)  # from one trial's end to the next, on one slot
         print(f"framework seconds per trial of {epochs} reported epochs ({TRIALS} trials, one slot): {seconds:.3f}")
 
 
@@ -68,24 +62,19 @@ def cache_hit(folder: Path) -> None:
     hashes = [task.space.sample(Random(i)).hash for i in range(500)]
     for name in hashes:
         cache.put(name, report)
-    print(f"verdict cache hit, median of {len(hashes)}: {1000 * median_seconds(cache, hashes):.3f} ms")
-
-
-def median_seconds(cache: VerdictCache, hashes: list[str]) -> float:
-    """Return the median seconds of a look-up that succeeds."""
     times = []
     for name in hashes:
         started_s = time.perf_counter()
         found = cache.get(name)
         times.append(time.perf_counter() - started_s)
         assert found is not None and found.cached
-    return statistics.median(times)
+    print(f"verdict cache hit, median of {len(hashes)}: {1000 * statistics.median(times):.3f} ms")
 
 
 def default_run(folder: Path) -> None:
     """Print verdict CPU seconds by rung and the share of busy slots of the default search, its cache empty."""
     repository, config = search(folder, "default", {})
-    searched = repository.find("searched")
+    searched = repository.last(Searched)
     assert searched is not None
     verdicts = [r.feasibility for r in repository.records if r.feasibility and r.feasibility.seconds_by_rung]
     for rung in (Rung.CONVERT, Rung.LINK):
@@ -94,23 +83,19 @@ def default_run(folder: Path) -> None:
             f"CPU seconds per verdict, rung {rung}: median {statistics.median(seconds):.2f}, "
             f"max {max(seconds):.2f} ({len(seconds)} verdicts)"
         )
-    print(f"analytic rung: {1e6 * analytic_seconds(prepare(config).task):.0f} us")
-    print(
-        f"default search: {searched['seconds']:.0f} s, {sum(r.status == 'ok' for r in repository.records)} trained, "
-        f"{sum(r.status == 'infeasible' for r in repository.records)} refused, "
-        f"training slots busy {searched['slot_busy_share']:.0%} of the time"
-    )
-
-
-def analytic_seconds(task: Task) -> float:
-    """Return the seconds of schema, shapes and analytic rung for one new random spec."""
+    task = prepare(config).task
     specs = [task.space.sample(Random(i)).spec for i in range(500)]
     started_s = time.perf_counter()
-    for spec in specs:
+    for spec in specs:  # schema, shapes and analytic rung of new specs
         assert spec is not None
         graph = lower.__wrapped__(spec, task.input_shape, task.num_classes)
         check(footprint(graph, task.precision), task.ram_limit_bytes, task.flash_limit_bytes)
-    return (time.perf_counter() - started_s) / len(specs)
+    print(f"analytic rung: {1e6 * (time.perf_counter() - started_s) / len(specs):.0f} us")
+    print(
+        f"default search: {searched.seconds:.0f} s, {sum(r.status == 'ok' for r in repository.records)} trained, "
+        f"{sum(r.status == 'infeasible' for r in repository.records)} refused, "
+        f"training slots busy {searched.slot_busy_share:.0%} of the time"
+    )
 
 
 if __name__ == "__main__":

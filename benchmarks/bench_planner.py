@@ -19,17 +19,17 @@ from unittest import mock
 import numpy as np
 import torch
 
-from automcu_ray.blocks import lower
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import deploy
-from automcu_ray.footprint import check, footprint
-from automcu_ray.graph import Graph
-from automcu_ray.network import Network
-from automcu_ray.space import Space
-from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.task import Precision
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import deploy
+from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.graph import Graph
+from automcu_ray.networks.lowering import lower
+from automcu_ray.networks.search_space import Space
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.task import Precision
+from automcu_ray.sizing.footprint import check, footprint
 from backends.c_qemu import planner, schedule
-from backends.c_qemu.cgen import NetworkCode, generate
+from backends.c_qemu.cgen import generate
 
 SPACE = Space(input_shape=(3, 32, 32), num_classes=10)
 MAX_MACS = 20_000_000  # calibration runs the network; some random specs would take minutes
@@ -72,23 +72,20 @@ def measure(graph: Graph, precision: Precision) -> Row:
     start = time.process_time()
     planner.plan(made.buffers)
     plan_ms = 1000 * (time.process_time() - start)
+    apart = [dataclasses.replace(buffer, over=()) for buffer in given.buffers]
+    greedy = planner._place(sorted(apart, key=lambda b: (-b.size_bytes, b.first)))
     found = footprint(graph, precision)
     ends = (np.prod(SPACE.input_shape) + SPACE.num_classes) * deployed.output_dtype.itemsize
     return Row(
         made.arena_bytes,
         planner.lower_bound_bytes(made.buffers),
         found.ram_lower_bound_bytes - int(ends),
-        _greedy_by_size(given),
+        greedy.arena_bytes,
         sum(buffer.size_bytes for buffer in made.buffers),
         sum(made.weights.values()),
         found.flash_lower_bound_bytes,
         plan_ms,
     )
-
-
-def _greedy_by_size(code: NetworkCode) -> int:
-    apart = [dataclasses.replace(buffer, over=()) for buffer in code.buffers]
-    return planner._place(sorted(apart, key=lambda b: (-b.size_bytes, b.first))).arena_bytes
 
 
 def print_table(precision: Precision, rows: list[Row]) -> None:
@@ -137,17 +134,18 @@ def main() -> None:
     torch.set_num_threads(1)
     print_speed()
     counts = [int(text) for text in sys.argv[1:]] or [500, 100]
-    for precision, count in zip(("int8", "float32"), counts, strict=False):
+    precisions: tuple[Precision, ...] = ("int8", "float32")
+    for precision, count in zip(precisions, counts, strict=False):
         rows: list[Row] = []
         refused = 0
         for graph in graphs(Random(0)):
             if len(rows) == count:
                 break
             try:
-                rows.append(measure(graph, precision))  # type: ignore[arg-type]
+                rows.append(measure(graph, precision))
             except ToolchainError:  # nothing but pools: onnxruntime leaves them in float
                 refused += 1
-        print_table(precision, rows)  # type: ignore[arg-type]
+        print_table(precision, rows)
         print(f"not convertible, left out: {refused}")
 
 

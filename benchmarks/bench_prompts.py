@@ -15,24 +15,25 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from automcu_ray.config import compose
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
-from automcu_ray.footprint import footprint
-from automcu_ray.record import Candidate, Diagnosis, Record, TrainingSummary
-from automcu_ray.task import Task
-from searchers import prompting
-from searchers.engine_search import EngineSearch
-from searchers.history import CHARS_PER_TOKEN
-from searchers.llm import LLMSearch
-from searchers.llm_memory import LLMMemorySearch
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.networks.candidate import Candidate, Diagnosis
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record, TrainingSummary
+from automcu_ray.runtime.config import compose
+from automcu_ray.sizing.footprint import footprint
+from searchers.dialogue import prompts
+from searchers.dialogue.llm_proposer import LLMProposer
+from searchers.dialogue.record_selection import CHARS_PER_TOKEN
+from searchers.llm import LLM
+from searchers.llm_memory import LLMMemory
 
-SEARCHERS: dict[str, Callable[[], EngineSearch]] = {
-    "llm": lambda: LLMSearch(TASK),
-    "llm_memory": lambda: LLMMemorySearch(TASK),
-    "llm, context all": lambda: LLMSearch(TASK, context="all"),
-    "llm, context shared": lambda: LLMSearch(TASK, context="shared"),
-    "llm_memory, memory all": lambda: LLMMemorySearch(TASK, memory="all"),
-    "llm_memory, shared context": lambda: LLMMemorySearch(TASK, shared_context=True),
+SEARCHERS: dict[str, Callable[[], LLMProposer]] = {
+    "llm": lambda: LLM(TASK),
+    "llm_memory": lambda: LLMMemory(TASK),
+    "llm, context all": lambda: LLM(TASK, context="all"),
+    "llm, context shared": lambda: LLM(TASK, context="shared"),
+    "llm_memory, memory all": lambda: LLMMemory(TASK, memory="all"),
+    "llm_memory, shared context": lambda: LLMMemory(TASK, shared_context=True),
 }
 ITERATIONS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500)
 SHOWN, SEEDS, AROUND = (10, 100, 500), 3, 1
@@ -50,12 +51,11 @@ def records(seed: int) -> Iterator[Record]:
         found = rng.choice(earlier) if again else TASK.space.sample(rng)
         text = "Set layer_3.out_channels to 24. Insert a residual of 24 channels after it. " * 4
         diagnosis = Diagnosis(problem=text[: rng.randint(60, 220)], suggestion=text[: rng.randint(60, 300)])
-        earlier.append(found.model_copy(update={"number": len(earlier) + 1, "diagnosis": diagnosis}))
-        yield _repeat(earlier[-1], found) if again else _outcome(earlier[-1], rng)
-
-
-def _repeat(candidate: Candidate, first: Candidate) -> Record:
-    return Record(candidate=candidate, status="duplicate", reason=f"equals candidate {first.number}")
+        earlier.append(found.replace(number=len(earlier) + 1, diagnosis=diagnosis))
+        if again:
+            yield Record(candidate=earlier[-1], status="duplicate", reason=f"equals candidate {found.number}")
+        else:
+            yield _outcome(earlier[-1], rng)
 
 
 def _outcome(candidate: Candidate, rng: Random) -> Record:
@@ -96,7 +96,7 @@ def history(seed: int) -> tuple[Record, ...]:
 def prompt_tokens(name: str, iteration: int, count: Count, seed: int = 0) -> int:
     """Return the tokens of all prompts of one iteration, both roles together."""
     searcher = SEARCHERS[name]()
-    for record in history(seed)[: (iteration - 1) * searcher.per_talk]:
+    for record in history(seed)[: (iteration - 1) * searcher.batch]:
         searcher.observe(record)
     return sum(count(message.content) for request in searcher.preview() for message in request.messages)
 
@@ -117,7 +117,7 @@ def counter() -> tuple[str, Count]:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     letters = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=4096, initial_alphabet=letters, show_progress=False)
-    texts = [path.read_text() for path in Path(prompting.__file__).parent.rglob("*.j2")]
+    texts = [path.read_text() for path in Path(prompts.__file__).parents[1].rglob("*.j2")]
     texts += [record.model_dump_json() for record in history(seed=1000)[:300]]
     tokenizer.train_from_iterator(texts, trainer)
     return "counted by a byte-pair tokenizer trained on such prompts", lambda text: len(tokenizer.encode(text).ids)

@@ -15,13 +15,13 @@ import torch
 from bench_training import NETWORKS
 from torch import nn
 
-from automcu_ray.blocks import lower
-from automcu_ray.network import Network
-from automcu_ray.protocol import Protocol
-from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.core.training_recipe import Protocol
+from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.lowering import lower
+from automcu_ray.networks.spec import ArchitectureSpec
 from trainables.datasets.base import Split
 from trainables.datasets.parquet_images import parquet_images
-from trainables.loop import evaluate, train_scored_by
+from trainables.training.loop import evaluate, train_scored_by
 
 STUDENT = NETWORKS["depthwise"]
 TEACHER: list[dict[str, Any]] = [
@@ -65,14 +65,14 @@ def main() -> None:
     data = parquet_images(folder="cifar10", max_train=18_000, max_test=100, val_share=0.3)
     split = Split(data.train.images[: options.images], data.train.labels[: options.images])
     others = Split(data.val.images[:5_000], data.val.labels[:5_000])
-    plain, teacher = PLAIN.model_copy(update={"epochs": options.epochs}), None
+    plain, teacher = PLAIN.replace(epochs=options.epochs), None
     if any("distill" in RECIPES[name] for name in options.recipes):
-        teacher = trained(TEACHER, split, PLAIN.model_copy(update={"epochs": TEACHER_EPOCHS}), 0)
+        teacher = trained(TEACHER, split, PLAIN.replace(epochs=TEACHER_EPOCHS), 0)
         print(f"teacher: {evaluate(teacher, others, 'cpu'):.2%}", flush=True)
     for name in options.recipes:
         changes, accuracies, started_s = RECIPES[name], [], time.perf_counter()
         for seed in options.seeds:
-            protocol = plain.model_copy(update=changes)
+            protocol = plain.replace(**changes)
             network = trained(STUDENT, split, protocol, seed, teacher if "distill" in changes else None)
             accuracies.append(evaluate(network, others, "cpu"))
         each = ", ".join(f"{accuracy:.2%}" for accuracy in accuracies)

@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from automcu_ray import supervisor
-from automcu_ray.config import compose
-from automcu_ray.plan import prepare
-from automcu_ray.record import Record
-from automcu_ray.repository import Repository
-from automcu_ray.run_folder import RunFolder
+from automcu_ray.records.journal import Repository
+from automcu_ray.records.record import Record
+from automcu_ray.run import supervisor
+from automcu_ray.run.plan import prepare
+from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.run_folder import RunFolder
 
 CHOICES: dict[str, str | None] = {"task": "cifar10", "searcher": "random", "backend": "analytic"}
 MB = 1e6
@@ -41,12 +41,6 @@ def search(folder: Path, at_once: int, *settings: str) -> list[Record]:
     return [record for record in Repository(run.journal).records if record.training is not None]
 
 
-def trials_per_hour(records: list[Record], at_once: int) -> float:
-    """Return the rate at which trials ended after the first one of each worker."""
-    ends = [record.finished_at_s for record in records]
-    return 3600 * (len(ends) - at_once) / (ends[-1] - ends[at_once - 1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--at-once", type=int, nargs="+", default=[1, 2, 4, 8], help="trials that share the machine")
@@ -64,7 +58,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="automcu-bench-") as temporary:
         for at_once in options.at_once:
             records = search(Path(temporary), at_once, *size, *share(at_once, cores, on_gpu))
-            rate = trials_per_hour(records, at_once)
+            ends = [record.finished_at_s for record in records]
+            rate = 3600 * (len(ends) - at_once) / (ends[-1] - ends[at_once - 1])  # after the first one of each worker
             first = first or rate
             trainings = [record.training for record in records if record.training is not None]
             seconds = statistics.median([training.seconds or 0.0 for training in trainings])

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from automcu_ray.export import DeployedNetwork, deploy
+from automcu_ray.deploy.export import DeployedNetwork, deploy
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.planner import lower_bound_bytes, plan
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import nn
 
-from automcu_ray import export
-from automcu_ray.target import Constraints, McuTarget
+from automcu_ray.deploy import export
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.runtime.config import CONFIGS, read_yaml
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
@@ -26,7 +26,6 @@ from backends.programs import cpu_seconds
 SHAPE = (3, 32, 32)
 WIDTHS = (8, 16, 40)
 STAGES = ("export", "quantise", "codegen", "plan", "compile", "link", "qemu")
-TARGET = Path(__file__).parents[1] / "configs" / "target" / "stm32f405.yaml"
 
 
 def sample(width: int) -> nn.Module:
@@ -66,19 +65,15 @@ def measure(network: nn.Module, target: McuTarget, folder: Path) -> dict[str, fl
     timed("compile", lambda: backend._compile(target.core, folder))
     layout = backend._layout(deployed, target, Constraints(), folder)
     timed("link", lambda: backend._judge(deployed, code, target, layout, folder))
-    run = timed(
-        "qemu",
-        lambda: QemuBoard().run(
-            folder / "net.elf", target, deployed.encode(images[:1]), output_dtype=np.int8, output_count=10
-        ),
-    )
+    elf, inputs = folder / "net.elf", deployed.encode(images[:1])
+    run = timed("qemu", lambda: QemuBoard().run(elf, target, inputs, output_dtype=np.int8, output_count=10))
     assert np.array_equal(run.outputs, deployed.run(images[:1]))
     return seconds
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    target = McuTarget(**yaml.safe_load(TARGET.read_text()))
+    target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / "stm32f405.yaml"))
     print("parameters", *(f"{stage:>9}" for stage in (*STAGES, "total")))
     for number, width in enumerate((WIDTHS[0], *WIDTHS)):
         network = sample(width)

@@ -12,11 +12,11 @@ The last line is what a trial takes from its spec to the end of its first step, 
 
 import argparse
 import os
-import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,17 +26,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from automcu_ray.blocks import lower
-from automcu_ray.config import compose
-from automcu_ray.graph import Graph
-from automcu_ray.network import Network
-from automcu_ray.protocol import Protocol
-from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.task import Task
+from automcu_ray.core.training_recipe import Protocol
+from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.graph import Graph
+from automcu_ray.networks.lowering import lower
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import compose
+from backends.programs import cpu_seconds
 from trainables.datasets.base import Split
 from trainables.datasets.parquet_images import parquet_images
-from trainables.job import TrainingJob
-from trainables.loop import train_scored_by
+from trainables.training.loop import train_scored_by
+from trainables.training.trainer import Trainer
 
 BATCH, PADDING, WORKERS = 128, 4, 2
 NETWORKS: dict[str, list[dict[str, Any]]] = {
@@ -133,18 +134,12 @@ def ours(network: nn.Module, split: Split, device: str) -> None:
 
 def measure(run: Callable[[], None], images: int, device: str) -> Speed:
     """Return the speed of one run; on a GPU it ends when the GPU has finished."""
-    started_s, cpu_s = time.perf_counter(), _cpu_seconds()
+    started_s, cpu_s = time.perf_counter(), cpu_seconds()
     run()
     if device == "cuda":
         torch.cuda.synchronize()
     seconds = time.perf_counter() - started_s
-    return Speed(images / seconds, (_cpu_seconds() - cpu_s) / images)
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of its children that have ended."""
-    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in uses)
+    return Speed(images / seconds, (cpu_seconds() - cpu_s) / images)
 
 
 def arithmetic_limit(graph: Graph, device: str) -> tuple[float, float]:
@@ -166,16 +161,16 @@ def arithmetic_limit(graph: Graph, device: str) -> tuple[float, float]:
 
 
 def first_steps(split: Split, trials: int, device: str) -> list[float]:
-    """Return the seconds from a spec to the end of its first step, trial after trial in one job; the first is cold."""
+    """Return the seconds from a spec to the end of its first step, trial after trial; the first is cold."""
     two, one = (Split(split.images[:count], split.labels[:count]) for count in (2, 1))
     limits = compose({"task": "cifar10"}).model_dump(include={"target", "constraints"})
     task = Task(dataset="cifar10", input_shape=(3, 32, 32), num_classes=10, **limits)
-    job = TrainingJob(task, Protocol(epochs=1), two, one)
+    trainer = Trainer(task, Protocol(epochs=1), two, one)
     specs = [ArchitectureSpec.model_validate({"backbone": blocks}) for blocks in NETWORKS.values()]
     seconds = []
     for number in range(trials):
         started_s = time.perf_counter()
-        list(job.start(specs[number % len(specs)], seed=number))  # an epoch of one step, scored on one image
+        list(trainer.start(specs[number % len(specs)], seed=number))  # an epoch of one step, scored on one image
         if device == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started_s)
@@ -185,7 +180,15 @@ def first_steps(split: Split, trials: int, device: str) -> list[float]:
 def compare(name: str, split: Split, loader: DataLoader[Any], rounds: int, device: str) -> None:
     """Print the speeds of both loops on a network, and the median ratio of the rounds."""
     graph = lower(ArchitectureSpec.model_validate({"backbone": NETWORKS[name]}), (3, 32, 32), 10)
-    speeds = list(_rounds(graph, split, loader, rounds, device))
+    few = Split(split.images[: 2 * BATCH], split.labels[: 2 * BATCH])  # both are warmed up
+    ours(Network(graph), few, device)
+    first = DataLoader(loader.dataset, batch_size=BATCH, sampler=range(len(few)), num_workers=WORKERS)
+    textbook(Network(graph), first, device)
+    speeds = []
+    for _ in range(rounds):
+        theirs = measure(partial(textbook, Network(graph), loader, device), len(split), device)
+        mine = measure(partial(ours, Network(graph), split, device), len(split), device)
+        speeds.append((theirs, mine))
     for index, loop in enumerate(("textbook", "ours")):
         wall = statistics.median(pair[index].images_per_second for pair in speeds)
         cpu = statistics.median(pair[index].cpu_seconds_per_image for pair in speeds)
@@ -200,22 +203,6 @@ def compare(name: str, split: Split, loader: DataLoader[Any], rounds: int, devic
     else:
         reached, of = statistics.median(mine.images_per_second for _, mine in speeds), "the GPU"
     print(f"{name:10} {gflops:.0f} GFLOP/s {of} would be {most:.0f} images/s: ours is {reached / most:.1%} of it")
-
-
-def _rounds(
-    graph: Graph, split: Split, loader: DataLoader[Any], rounds: int, device: str
-) -> Iterator[tuple[Speed, Speed]]:
-    """Yield (textbook, ours) for each round, after a short one that warms both up."""
-    few = Split(split.images[: 2 * BATCH], split.labels[: 2 * BATCH])
-    ours(Network(graph), few, device)
-    first = DataLoader(loader.dataset, batch_size=BATCH, sampler=range(len(few)), num_workers=WORKERS)
-    textbook(Network(graph), first, device)
-    for _ in range(rounds):
-        theirs, mine = Network(graph), Network(graph)
-        yield (
-            measure(lambda: textbook(theirs, loader, device), len(split), device),  # noqa: B023  # runs at once
-            measure(lambda: ours(mine, split, device), len(split), device),  # noqa: B023
-        )
 
 
 def main() -> None:
@@ -242,7 +229,7 @@ def main() -> None:
     for name in options.networks:
         compare(name, split, loader, options.rounds, device)
     cold, *warm = first_steps(split, 31, device)
-    print(f"start to first step: {statistics.median(warm):.3f} s (at most {max(warm):.3f}); a job's first {cold:.3f} s")
+    print(f"start to first step: {statistics.median(warm):.3f} s (at most {max(warm):.3f}); the first {cold:.3f} s")
 
 
 if __name__ == "__main__":

@@ -20,15 +20,16 @@ import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from automcu_ray import cluster, supervisor, trials
-from automcu_ray.cell import EDGES, OPERATIONS, CellSpec
-from automcu_ray.command import run_command
-from automcu_ray.config import compose
-from automcu_ray.errors import ConfigError
-from automcu_ray.plan import Plan, prepare
-from automcu_ray.repository import Repository
-from automcu_ray.run_folder import RunFolder
-from searchers.random import RandomSearch
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.networks.cell import EDGES, OPERATIONS, CellSpec
+from automcu_ray.records.journal import Repository
+from automcu_ray.run import supervisor, trials
+from automcu_ray.run.plan import Plan, prepare
+from automcu_ray.runtime import cluster
+from automcu_ray.runtime.command import run_command
+from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.run_folder import RunFolder
+from searchers.tune_searchers import RandomSearch
 from trainables.datasets.base import data_folder
 
 BLOCK = 1000
@@ -54,7 +55,8 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(0.5):
-            self.samples.append(Sample(time.time(), time.process_time(), _rss_bytes()))
+            rss_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            self.samples.append(Sample(time.time(), time.process_time(), rss_bytes))
 
     def at(self, times_s: list[float], column: str) -> list[float]:
         """Return a column at some moments, interpolated."""
@@ -157,10 +159,6 @@ def _weigh_snapshots() -> list[int]:
 
     trials.tidy = weigh
     return found
-
-
-def _rss_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

@@ -76,6 +76,6 @@ via_server() {
 check "engine vllm inside Ray Tune" search inside vllm --set "engine.model=$work/tiny" "${share[@]}"
 check "engine openai against vLLM's server" via_server
 check "slow tests of engine vllm" \
-    timeout --foreground 900 "$python" -m pytest -m slow tests/searchers/test_engines_vllm.py
+    timeout --foreground 900 "$python" -m pytest -m slow tests/searchers/engines/test_vllm.py
 printf '%s\n' "${summary[@]}"
 exit "$failed"

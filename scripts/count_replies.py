@@ -10,7 +10,7 @@ import jsonschema
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from searchers.engines.base import Reply, Request
-from searchers.engines.tape import read_calls
+from searchers.engines.recording.recorded_calls import read_calls
 
 
 def fault(request: Request, reply: Reply) -> str:

@@ -1,32 +1,32 @@
-"""Proposers as Ray Tune Searchers: one file and one line here each."""
+"""Proposers: one file and one line here each. `searchers.tune_searchers` has each as a Ray Tune Searcher."""
 
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from automcu_ray.config import Plugin
-from automcu_ray.errors import ConfigError
-from automcu_ray.plugins import check_options, load
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import Plugin
+from automcu_ray.runtime.plugins import check_options, load
 
-if TYPE_CHECKING:  # Ray takes seconds, which a name in a table need not cost
-    from searchers.base import BaseSearcher
+if TYPE_CHECKING:  # what a name in a table need not cost
     from searchers.engines.base import Engine
+    from searchers.proposer import Proposer
 
 SEARCHERS = {
-    "random": "searchers.random:RandomSearch",
-    "evolution": "searchers.evolution:EvolutionSearch",
-    "bayesian": "searchers.bayesian:BayesianSearch",
-    "capacity": "searchers.capacity:CapacitySearch",
-    "mixed": "searchers.mixed:MixedSearch",
-    "heuristic": "searchers.heuristic:HeuristicSearch",
-    "genius": "searchers.genius:GeniusSearch",
-    "llm": "searchers.llm:LLMSearch",
-    "llm_memory": "searchers.llm_memory:LLMMemorySearch",
+    "random": "searchers.random:Random",
+    "evolution": "searchers.evolution:Evolution",
+    "bayesian": "searchers.bayesian:Bayesian",
+    "capacity": "searchers.capacity:Capacity",
+    "mixed": "searchers.mixed:Mixed",
+    "heuristic": "searchers.heuristic:Heuristic",
+    "genius": "searchers.genius:Genius",
+    "llm": "searchers.llm:LLM",
+    "llm_memory": "searchers.llm_memory:LLMMemory",
 }
 
 
-def pick_searcher(plugin: Plugin, task: Task, *, seed: int, engine: "Engine | None" = None) -> "BaseSearcher":
-    """Return a searcher by name, with its options, for a task; `engine` is for those that ask one.
+def pick_proposer(plugin: Plugin, task: Task, *, seed: int, engine: "Engine | None" = None) -> "Proposer":
+    """Return a proposer by name, with its options, for a task; `engine` is for those that ask one.
 
     Raises:
         ConfigError: no such searcher or option, or it does not propose what the task wants.
@@ -40,5 +40,5 @@ def pick_searcher(plugin: Plugin, task: Task, *, seed: int, engine: "Engine | No
             f"a {task.form}: take another searcher, or another task."
         )
     known = inspect.signature(make).parameters
-    searcher: BaseSearcher = make(task, **options, **{key: value for key, value in given.items() if key in known})
-    return searcher
+    proposer: Proposer = make(task, **options, **{key: value for key, value in given.items() if key in known})
+    return proposer

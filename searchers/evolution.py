@@ -3,25 +3,27 @@
 import math
 from collections import deque
 from collections.abc import Sequence
+from random import Random
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
-from automcu_ray.errors import ConfigError
-from automcu_ray.protocol import Positive
-from automcu_ray.record import Candidate, Record, pareto_front
-from automcu_ray.task import Form, Task
-from searchers.base import BaseSearcher
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.core.training_recipe import Positive
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.task import Form, Task
+from automcu_ray.records.record import Record, pareto_front
+from searchers.proposer import Proposer, SearchState
 
 Objective = Literal["accuracy", "pareto", "scalarised"]
 _CAP = 10.0  # of a share of a bound, as in uNAS
 
 
-class EvolutionSearch(BaseSearcher):
+class Evolution(Proposer):
     """Regularized evolution (Real et al. 2019, arXiv:1802.01548, Algorithm 1) under hard constraints.
 
-    Whatever was trained can be a parent, whoever proposed it; a refused network is none, for nothing is known of its
-    accuracy. But where its report says what would make it fit, that network may be next.
+    Any trained network can be a parent, whoever proposed it; a refused one cannot, for its accuracy is not known. But
+    where its report says which changes would make it fit, the changed network may be proposed.
 
     `scalarised` is the objective of uNAS (arXiv:2010.14246, and the authors' code): each selection weighs error, RAM,
     Flash and MACs at random and takes the one whose worst weighted share of its bound is least. There, limits are soft
@@ -41,6 +43,7 @@ class EvolutionSearch(BaseSearcher):
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
+    name = "EvolutionSearch"
 
     def __init__(
         self,
@@ -67,13 +70,13 @@ class EvolutionSearch(BaseSearcher):
         self.living: deque[Record] = deque(maxlen=population)  # full: appending drops the oldest
         self.repaired: deque[Candidate] = deque(maxlen=population)
 
-    def propose(self) -> Candidate:
-        repaired = [candidate for candidate in self.repaired if candidate.hash not in self.seen]
-        if repaired and self.rng.random() < self.repair:
+    def propose(self, state: SearchState) -> Candidate:
+        repaired = [candidate for candidate in self.repaired if candidate.hash not in state.known]
+        if repaired and state.rng.random() < self.repair:
             return repaired[-1]
-        child = self.promising(self._child)
-        if child.hash in self.seen:  # no neighbour is left
-            return self.promising(lambda: self.task.choices.sample(self.rng))
+        child = state.promising(lambda: self._draw(state.rng))
+        if child.hash in state.known:  # no neighbour is left
+            return state.promising(lambda: self.task.choices.sample(state.rng))
         return child
 
     def observe(self, record: Record) -> None:
@@ -86,18 +89,20 @@ class EvolutionSearch(BaseSearcher):
             if repaired is not None:
                 self.repaired.append(repaired)
 
-    def _child(self) -> Candidate:
+    def _draw(self, rng: Random) -> Candidate:
+        """Return a child of the best of a random handful; a random candidate until there are enough."""
         space = self.task.choices
         if len(self.living) < self.start:
-            return space.sample(self.rng)
-        handful = self.rng.sample(list(self.living), min(self.sample, len(self.living)))
-        return space.mutate(self._best(handful).candidate, self.rng)
+            return space.sample(rng)
+        handful = rng.sample(list(self.living), min(self.sample, len(self.living)))
+        return space.mutate(self.select(handful, rng).candidate, rng)
 
-    def _best(self, handful: Sequence[Record]) -> Record:
+    def select(self, handful: Sequence[Record], rng: Random) -> Record:
+        """Return the record of a handful that becomes the next parent."""
         if self.objective == "pareto" and (front := pareto_front(handful)):
-            return self.rng.choice(front)
+            return rng.choice(front)
         if self.objective == "scalarised":
-            weights = {name: 1 - self.rng.random() for name in self.bounds}  # above 0
+            weights = {name: 1 - rng.random() for name in self.bounds}  # above 0
             return min(handful, key=lambda record: self._worst_share(record, weights))
         return max(handful, key=lambda record: record.score)
 

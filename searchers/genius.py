@@ -4,22 +4,23 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, ValidationError
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.cell_space import CellSpace
-from automcu_ray.graph import ConstructibilityError
-from automcu_ray.protocol import Positive
-from automcu_ray.record import Candidate
-from automcu_ray.spec import explain
-from automcu_ray.task import Form, Task
-from searchers import prompting
-from searchers.engine_search import EngineSearch
-from searchers.engines.base import Engine, Message, Reply
-from searchers.replies import read_object, unusable
-from searchers.schemas import cell_schema
-from searchers.talk import Sampling, Talk, TalkId
+from automcu_ray.core.training_recipe import Positive
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.cell import CellSpec
+from automcu_ray.networks.cell_space import CellSpace
+from automcu_ray.networks.graph import ConstructibilityError
+from automcu_ray.networks.spec import explain
+from automcu_ray.problem.task import Form, Task
+from searchers.dialogue import prompts
+from searchers.dialogue.dialogue import Dialogue, Sampling, Script
+from searchers.dialogue.llm_proposer import LLMProposer
+from searchers.dialogue.reply_parsing import read_object, unusable
+from searchers.dialogue.reply_schemas import cell_schema
+from searchers.engines.base import Engine, Reply
+from searchers.proposer import SearchState
 
 
-class GeniusSearch(EngineSearch):
+class Genius(LLMProposer):
     """A black box: the model sees every cell so far with its validation accuracy, and names a better one.
 
     Args:
@@ -33,6 +34,7 @@ class GeniusSearch(EngineSearch):
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("cell",)
+    table_name = "genius"
 
     def __init__(
         self,
@@ -45,37 +47,28 @@ class GeniusSearch(EngineSearch):
         patience: Positive = 5,
         backoff_s: NonNegativeFloat = 1.0,
     ) -> None:
-        super().__init__(task, seed=seed, engine=engine, per_talk=1, parallel=1, patience=patience, backoff_s=backoff_s)
-        self.sampling = Sampling(temperature=temperature, top_p=1.0, max_tokens=max_tokens)
+        super().__init__(
+            task,
+            seed=seed,
+            engine=engine,
+            sampling=Sampling(temperature=temperature, top_p=1.0, max_tokens=max_tokens),
+            batch=1,
+            parallel=1,
+            patience=patience,
+            backoff_s=backoff_s,
+        )
 
-    def wanted(self) -> int:
-        return 0 if self.in_flight or self.coming else super().wanted()  # each answer is to know all results before
+    def wanted(self, state: SearchState) -> int:
+        waits = state.in_flight or self.coming  # each answer is to know all results before
+        return 0 if waits else super().wanted(state)
 
-    def talk(self, identity: TalkId) -> Talk:
-        messages = prompting.cell_messages(self.task, self.records)
-        return _CellTalk(self.engine, identity, self.sampling, self.proposer, messages, self.task.cells)
+    def script(self, size: int) -> Script:
+        prompt, space = prompts.cell(self.task, self.records), self.task.cells
 
+        def hold(dialogue: Dialogue) -> list[Candidate]:
+            return [dialogue.ask("cell", 0, prompt, cell_schema(), lambda reply: read_cell(reply, space))]
 
-class _CellTalk(Talk):
-    """One question, and one repair."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        identity: TalkId,
-        sampling: Sampling,
-        proposer: str,
-        messages: tuple[Message, ...],
-        space: CellSpace,
-    ) -> None:
-        super().__init__(engine, identity, sampling, proposer)
-        self.messages, self.space = messages, space
-
-    def candidates(self) -> list[Candidate]:
-        return [self.ask("cell", 0, self.messages, cell_schema(), self._read)]
-
-    def _read(self, reply: Reply) -> Candidate:
-        return read_cell(reply, self.space)
+        return hold
 
 
 def read_cell(reply: Reply, space: CellSpace) -> Candidate:

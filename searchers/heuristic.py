@@ -6,13 +6,14 @@ from typing import ClassVar
 
 from pydantic import NonNegativeInt
 
-from automcu_ray.protocol import Positive
-from automcu_ray.record import Candidate, Record, best
-from automcu_ray.task import Form, Task
-from searchers.base import BaseSearcher
-from searchers.growth import CellGrowth, NetworkGrowth
+from automcu_ray.core.training_recipe import Positive
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.task import Form, Task
+from automcu_ray.records.record import Record, best
+from searchers.heuristics.colabnas_growth import CellGrowth, NetworkGrowth
+from searchers.proposer import Proposer, SearchState
 
-_GAIN = 2.0  # guesses: more than any accuracy, and less than any
+_GAIN = 2.0  # guessed outcomes: above any accuracy, and below any
 _NO_GAIN = -1.0
 
 
@@ -24,13 +25,13 @@ class _Unknown(Exception):
         self.candidate = candidate
 
 
-class HeuristicSearch(BaseSearcher):
-    """Growth (`searchers.growth`) walked anew for each proposal with all accuracies known, up to one that is not.
+class Heuristic(Proposer):
+    """Growth as in ColabNAS (`colabnas_growth`), repeated for each proposal with all accuracies known so far.
 
-    Where that one is on its way already, its outcome is guessed: after a gain growth would go on from it, after none
-    it would turn elsewhere. Both continuations are proposed before the result is there, or one has to wait for it.
-    What the analytic bound refuses, or an earlier refusal covers, counts as refused and is not proposed. After growth
-    has ended, a random walk from the best network goes on.
+    The first network whose accuracy is not known is proposed. Where it has been proposed already, growth continues
+    twice, as if it had gained and as if it had not, and what follows is proposed before its result is there. What the
+    analytic bound refuses, or an earlier refusal covers, counts as refused and is not proposed. When growth has ended,
+    a random walk from the best network follows.
 
     Args:
         task: what is searched for.
@@ -40,46 +41,50 @@ class HeuristicSearch(BaseSearcher):
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
+    name = "HeuristicSearch"
 
     def __init__(self, task: Task, *, seed: int = 0, first_width: Positive = 4, guesses: NonNegativeInt = 1) -> None:
         super().__init__(task, seed=seed)
         self.guesses = guesses
         self.growth = CellGrowth(task.cells) if task.form == "cell" else NetworkGrowth(task.space, first_width)
         self.scores: dict[str, float] = {}  # by hash; -inf where it was refused or failed
+        self.best: Record | None = None  # of those that can be changed
 
-    def propose(self) -> Candidate | None:
+    def propose(self, state: SearchState) -> Candidate | None:
         futures: deque[dict[str, float]] = deque([{}])
-        waits = False  # for something that really is on its way
+        waits = False  # for results of networks in flight
         while futures:
             guessed = futures.popleft()
-            wanted = self._wanted(guessed)
+            wanted = self._wanted(guessed, state)
             if wanted is None:
                 continue
-            if wanted.hash not in self.seen:
+            if wanted.hash not in state.known:
                 return wanted
-            waits = self.in_flight > 0
+            waits = state.in_flight > 0
             if len(guessed) < self.guesses:
                 both = [{**guessed, wanted.hash: outcome} for outcome in (_GAIN + len(guessed), _NO_GAIN)]
-                self.rng.shuffle(both)
+                state.rng.shuffle(both)
                 futures.extend(both)
-        return None if waits else self._changed()
+        return None if waits else self._changed(state)
 
     def observe(self, record: Record) -> None:
         if record.status == "duplicate":
             return
         score = record.score if record.scored else -inf
         self.scores[record.candidate.hash] = score
+        if self.task.choices.holds(record.candidate):
+            self.best = best([known for known in (self.best, record) if known is not None])
         if record.feasibility is not None and record.feasibility.network_hash:  # code, known by its network as well
             self.scores[record.feasibility.network_hash] = score
 
-    def _wanted(self, guessed: dict[str, float]) -> Candidate | None:
+    def _wanted(self, guessed: dict[str, float], state: SearchState) -> Candidate | None:
         """Return the candidate whose accuracy growth needs next; None where it ends without."""
         known = {**self.scores, **guessed}
 
         def ask(candidate: Candidate) -> float:
             if candidate.hash in known:
                 return known[candidate.hash]
-            if self._sure_to_be_refused(candidate, foresee=True):
+            if state.prefilter.refuses(candidate):
                 return -inf
             raise _Unknown(candidate)
 
@@ -89,18 +94,16 @@ class HeuristicSearch(BaseSearcher):
             return unknown.candidate
         return None
 
-    def _changed(self) -> Candidate:
+    def _changed(self, state: SearchState) -> Candidate:
         """Return the first new network on a random walk from the best one; while there is none, a random one."""
-        space, cells = self.task.choices, self.task.form == "cell"
-        records = self.repository.records
-        found = best([one for one in records if (one.candidate.cell if cells else one.candidate.spec) is not None])
-        if found is None:
-            return self.promising(lambda: space.sample(self.rng))
-        parent = at = found.candidate
+        space = self.task.choices
+        if self.best is None:
+            return state.promising(lambda: space.sample(state.rng))
+        parent = at = self.best.candidate
 
         def step() -> Candidate:
             nonlocal at
-            at = space.mutate(at, self.rng)
+            at = space.mutate(at, state.rng)
             return at
 
-        return self.promising(step).model_copy(update={"parent": parent.hash})
+        return state.promising(step).replace(parent=parent.hash)

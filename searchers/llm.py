@@ -5,28 +5,29 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from automcu_ray.protocol import Positive
-from automcu_ray.record import Candidate, Record
-from automcu_ray.task import Task
-from searchers import history, prompting
-from searchers.engine_search import EngineSearch
-from searchers.engines.base import Engine, Message
-from searchers.history import Shown
-from searchers.prompting import Prompter
-from searchers.replies import UnusableReply, read_candidates
-from searchers.schemas import batch_schema
-from searchers.talk import Sampling, Talk, TalkId, TopP
+from automcu_ray.core.training_recipe import Positive
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record
+from searchers.dialogue import prompts, record_selection
+from searchers.dialogue.dialogue import Dialogue, Sampling, Script, TopP
+from searchers.dialogue.llm_proposer import LLMProposer
+from searchers.dialogue.prompts import Prompter
+from searchers.dialogue.record_selection import Shown
+from searchers.dialogue.reply_parsing import UnusableReply, read_candidates
+from searchers.dialogue.reply_schemas import batch_schema
+from searchers.engines.base import Engine
 
 Context = Literal["selected", "none", "all", "shared"]
 _SHOWN: dict[Context, Callable[[Sequence[Record], int], Shown]] = {
-    "selected": history.select,
-    "all": lambda records, tokens: history.everything(records),
+    "selected": record_selection.select,
+    "all": lambda records, tokens: record_selection.everything(records),
     "none": lambda records, tokens: {},
     "shared": lambda records, tokens: {},
 }
 
 
-class LLMSearch(EngineSearch):
+class LLM(LLMProposer):
     """One role, one engine: constraints, target, vocabulary and selected summaries of `R(k)` in; specs out.
 
     Args:
@@ -44,6 +45,8 @@ class LLMSearch(EngineSearch):
         patience: engine failures in a row after which the search stops proposing.
         backoff_s: the first wait after an engine failure; it doubles.
     """
+
+    table_name = "llm"
 
     def __init__(
         self,
@@ -65,49 +68,33 @@ class LLMSearch(EngineSearch):
             task,
             seed=seed,
             engine=engine,
-            per_talk=specs_per_call,
+            sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens),
+            batch=specs_per_call,
             parallel=parallel,
             patience=patience,
             backoff_s=backoff_s,
         )
-        self.sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens)
         self.context, self.history_tokens = context, history_tokens
         self.prompter = Prompter(task, shared=context == "shared")
 
-    def talk(self, identity: TalkId) -> Talk:
-        shown = _SHOWN[self.context](self.records, self.history_tokens)
-        messages = self.prompter.proposer(shown, self.records, identity.begun.size)
-        return _ProposalTalk(self.engine, identity, self.sampling, self.proposer, messages, self.task)
-
-
-class _ProposalTalk(Talk):
-    """One question for several specs, and one repair of those that cannot be used."""
-
-    def __init__(
-        self,
-        engine: Engine,
-        identity: TalkId,
-        sampling: Sampling,
-        proposer: str,
-        messages: tuple[Message, ...],
-        task: Task,
-    ) -> None:
-        super().__init__(engine, identity, sampling, proposer)
-        self.messages, self.task, self.size = messages, task, identity.begun.size
-
-    def candidates(self) -> list[Candidate]:
+    def script(self, size: int) -> Script:
+        """One question for several specs, and one repair: of an unreadable reply, or of specs that cannot be used."""
         space = self.task.space
-        schema = batch_schema(self.size, space.operators)
-        good, bad = self.ask(
-            "proposer", 0, self.messages, schema, lambda reply: read_candidates(reply, space, self.size)
-        )
-        if not bad or self.asked > 1:  # one repair, of the whole or of parts
-            return [*good, *bad]
-        problems = [candidate.violations[0].message for candidate in bad]
-        messages = prompting.replace_messages(self.messages, self.last.text, problems, kept=len(good))
-        reply = self.complete("repair", 3, messages, batch_schema(len(bad), space.operators))
-        try:
-            replaced, still_bad = read_candidates(reply, space, len(bad))
-        except UnusableReply:
-            return [*good, *bad]
-        return [*good, *replaced, *still_bad]
+        shown = _SHOWN[self.context](self.records, self.history_tokens)
+        prompt = self.prompter.proposer(shown, self.records, size)
+
+        def hold(dialogue: Dialogue) -> list[Candidate]:
+            schema = batch_schema(size, space.operators)
+            good, bad = dialogue.ask("proposer", 0, prompt, schema, lambda reply: read_candidates(reply, space, size))
+            if not bad or dialogue.asked > 1:
+                return [*good, *bad]
+            problems = [candidate.violations[0].message for candidate in bad]
+            again = prompts.replace(prompt, dialogue.last.text, problems, kept=len(good))
+            reply = dialogue.complete("repair", 3, again, batch_schema(len(bad), space.operators))
+            try:
+                replaced, still_bad = read_candidates(reply, space, len(bad))
+            except UnusableReply:
+                return [*good, *bad]
+            return [*good, *replaced, *still_bad]
+
+        return hold

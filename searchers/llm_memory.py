@@ -1,23 +1,23 @@
 """Feedback-memory search (paper 002): an improver reads the outcomes, a generator writes the next network."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from automcu_ray.protocol import Positive
-from automcu_ray.record import Candidate, Diagnosis, Record
-from automcu_ray.task import Task
-from searchers.engine_search import EngineSearch
+from automcu_ray.core.training_recipe import Positive
+from automcu_ray.networks.candidate import Candidate, Diagnosis
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record
+from searchers.dialogue.dialogue import Dialogue, Sampling, Script, TopP
+from searchers.dialogue.feedback_memory import Memory
+from searchers.dialogue.llm_proposer import LLMProposer
+from searchers.dialogue.prompts import CandidateFormat, Prompter
+from searchers.dialogue.reply_parsing import read_advice, read_candidate, read_code
+from searchers.dialogue.reply_schemas import advice_schema, spec_schema
 from searchers.engines.base import Engine
-from searchers.memory import Memory
-from searchers.prompting import Form, Prompter
-from searchers.replies import read_advice, read_candidate, read_code
-from searchers.schemas import Advice, advice_schema, spec_schema
-from searchers.talk import Sampling, Talk, TalkId, TopP
 
 
-class LLMMemorySearch(EngineSearch):
+class LLMMemory(LLMProposer):
     """Two roles, one engine: what limits the last network, and the next network (paper 002, algorithm 1).
 
     Args:
@@ -39,13 +39,15 @@ class LLMMemorySearch(EngineSearch):
         backoff_s: the first wait after an engine failure; it doubles.
     """
 
+    table_name = "llm_memory"
+
     def __init__(
         self,
         task: Task,
         *,
         seed: int = 0,
         engine: Engine | None = None,
-        form: Form = "spec",
+        form: CandidateFormat = "spec",
         memory: NonNegativeInt | Literal["all"] = 5,
         improver: bool = True,
         reference: bool = True,
@@ -59,9 +61,15 @@ class LLMMemorySearch(EngineSearch):
         backoff_s: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(
-            task, seed=seed, engine=engine, per_talk=1, parallel=parallel, patience=patience, backoff_s=backoff_s
+            task,
+            seed=seed,
+            engine=engine,
+            sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens),
+            batch=1,
+            parallel=parallel,
+            patience=patience,
+            backoff_s=backoff_s,
         )
-        self.sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens)
         self.prompter = Prompter(task, form, reference, shared_context)
         self.improver, self.extended = improver, top_n > 0
         size = None if memory == "all" or shared_context else memory
@@ -70,49 +78,23 @@ class LLMMemorySearch(EngineSearch):
     def learn(self, record: Record) -> None:
         self.memory = self.memory.after(record)
 
-    def talk(self, identity: TalkId) -> Talk:
-        view = _View(self.prompter, self.memory, self.improver, self.extended)
-        return _MemoryTalk(self.engine, identity, self.sampling, self.proposer, view)
+    def script(self, size: int) -> Script:
+        """Improver (once there is a record), then generator, each with one repair."""
+        prompter, memory = self.prompter, self.memory  # as things stand now
 
+        def hold(dialogue: Dialogue) -> list[Candidate]:
+            parent, _ = memory.reference if prompter.reference else (None, None)
+            dialogue.about["parent"] = parent.hash if parent else ""
+            advice = None
+            if self.improver and memory.current is not None:
+                advice = dialogue.ask("improver", 0, prompter.improver(memory), advice_schema(), read_advice)
+                dialogue.about["diagnosis"] = Diagnosis(problem=advice.problem, suggestion=advice.suggestion)
+            # Advice is untrusted text: it goes into the next prompt and nowhere else.
+            prompt = prompter.generator(memory, advice, extended=self.extended)
+            if prompter.form == "code":
+                return [dialogue.ask("generator", 1, prompt, None, read_code)]
+            space = self.task.space
+            schema = spec_schema(space.operators)
+            return [dialogue.ask("generator", 1, prompt, schema, lambda reply: read_candidate(reply, space))]
 
-@dataclass(frozen=True)
-class _View:
-    """What a conversation may know, as things stood when it began."""
-
-    prompter: Prompter
-    memory: Memory
-    improver: bool
-    extended: bool
-
-
-class _MemoryTalk(Talk):
-    """Improver, then generator, each with one repair."""
-
-    def __init__(self, engine: Engine, identity: TalkId, sampling: Sampling, proposer: str, view: _View) -> None:
-        super().__init__(engine, identity, sampling, proposer)
-        self.view = view
-        parent, _ = view.memory.reference if view.prompter.reference else (None, None)
-        self.about["parent"] = parent.hash if parent else ""
-
-    def candidates(self) -> list[Candidate]:
-        advice = self._improve()
-        if advice is not None:
-            self.about["diagnosis"] = Diagnosis(problem=advice.problem, suggestion=advice.suggestion)
-        return [self._generate(advice)]
-
-    def _improve(self) -> Advice | None:
-        """Return what to change; None where nothing has been tried yet."""
-        view = self.view
-        if not view.improver or view.memory.current is None:
-            return None
-        return self.ask("improver", 0, view.prompter.improver(view.memory), advice_schema(), read_advice)
-
-    def _generate(self, advice: Advice | None) -> Candidate:
-        """Return a candidate. The advice is hostile text too: it goes into the prompt and nowhere else."""
-        prompter = self.view.prompter
-        messages = prompter.generator(self.view.memory, advice, extended=self.view.extended)
-        if prompter.form == "code":
-            return self.ask("generator", 1, messages, None, read_code)
-        space = prompter.task.space
-        schema = spec_schema(space.operators)
-        return self.ask("generator", 1, messages, schema, lambda reply: read_candidate(reply, space))
+        return hold

@@ -1,43 +1,38 @@
 """Several proposers in one run: a bandit gives the next proposal to whoever lately gained most for its cost."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from automcu_ray.config import Plugin
-from automcu_ray.credit import Credits
-from automcu_ray.errors import ConfigError
-from automcu_ray.record import Candidate, Record
-from automcu_ray.repository import Repository
-from automcu_ray.task import Form, Task
-from searchers import pick_searcher
-from searchers.bandit import Bandit
-from searchers.base import BaseSearcher
-from searchers.engine_search import EngineSearch
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.task import Form, Task
+from automcu_ray.records.proposer_gains import ProposerGains
+from automcu_ray.records.record import Record
+from automcu_ray.runtime.config import Plugin
+from searchers import pick_proposer
+from searchers.dialogue.llm_proposer import LLMProposer
 from searchers.engines.base import Engine
+from searchers.heuristics.discounted_ucb import Bandit
+from searchers.proposer import NoMoreProposals, Proposer, SearchState
 
 PROPOSERS = tuple(Plugin(name=name) for name in ("capacity", "evolution", "llm_memory"))
-_LENT = (  # what a proposer asks of its run
-    *("repository", "gate", "rng", "waiting", "ready", "live", "seen", "refusals", "trained", "spent", "lookahead"),
-    *("trained_budget", "proposal_budget", "token_budget", "usd_budget", "trains_refused"),
-)
 _SECONDS_PER_HOUR = 3600.0
 _OWN_SECONDS = 1.0  # of a proposal, whatever else it costs: one from a table or a duplicate is not free either
 
 
-class MixedSearch(BaseSearcher):
+class Mixed(Proposer):
     """Proposers that share budgets, records and gate: each learns from every record, whoever proposed it.
 
-    The reward of a proposal is its gain in the run's best score (`Credits`); its cost are the seconds of engine,
+    The reward of a proposal is its gain in the run's best score (`ProposerGains`); its cost are the seconds of engine,
     toolchain and training, money as the time that it would buy, and one second for itself. A proposer that has nothing
-    ready (an engine that is still writing) is passed over; what an engine has finished comes before everything else,
-    for it is paid for. Where tokens or money are used up, those that need none go on.
+    ready (its engine has not answered yet) is passed over; finished answers of an engine come before everything else,
+    since they are paid for. Where tokens or money are used up, the proposers that need none go on.
 
-    All that decides is worked out from records and from what is under way. The seconds in them are the machine's, and
-    an engine that takes time answers when it does, so that a cassette gives the same replies, but not always the same
-    run: on a busy machine not even with the rules of `offline`.
+    The order depends on the seconds in records and on when an engine answers, so that a replay gives the same replies,
+    but not always the same run: on a busy machine not even with the rules of `offline`.
 
     Args:
         task: what is searched for.
@@ -64,50 +59,52 @@ class MixedSearch(BaseSearcher):
     ) -> None:
         super().__init__(task, seed=seed)
         _check(proposers)
-        self.proposers = {plugin.name: pick_searcher(plugin, task, seed=seed, engine=engine) for plugin in proposers}
-        asking = [name for name, proposer in self.proposers.items() if isinstance(proposer, EngineSearch)]
+        self.proposers = {plugin.name: pick_proposer(plugin, task, seed=seed, engine=engine) for plugin in proposers}
+        asking = [name for name, proposer in self.proposers.items() if isinstance(proposer, LLMProposer)]
         if len(asking) > 1:
             raise ConfigError(f"searcher.proposers: one may ask an engine, found {' and '.join(asking)}: take one.")
+        self.engine = self.asking.engine if self.asking is not None else None
         self.usd_per_hour = usd_per_hour
         self.bandit = Bandit(list(self.proposers), discount=discount, exploration=exploration)
-        self.credits = Credits()
+        self.gains = ProposerGains()
         self.under_way: Counter[str] = Counter()  # proposals without a record
 
     @property
-    def asking(self) -> EngineSearch | None:
+    def asking(self) -> LLMProposer | None:
         """The proposer that asks an engine."""
-        return next((found for found in self.proposers.values() if isinstance(found, EngineSearch)), None)
+        return next((found for found in self.proposers.values() if isinstance(found, LLMProposer)), None)
 
-    def propose(self) -> Sequence[Candidate] | None:
-        self._lend()
+    def propose(self, state: SearchState) -> Sequence[Candidate] | None:
         ranking = self._ranking()
         if self.asking is not None and (found := self.asking.collect()) is not None:
-            return self._signed(self.asking.name, found)
-        if self.gave_up:  # nobody is asked any more, but what was ordered before comes
-            return self._last_orders()
+            return self._signed(self.asking.table_name, found)
+        if state.closed:  # nobody is asked any more, but what was ordered before comes
+            ranking = [] if self.asking is None else [self.asking.table_name]
+        stuck = {}
         for name in ranking:
-            proposal = self.proposers[name].propose()
+            try:
+                proposal = self.proposers[name].propose(state)
+            except NoMoreProposals as error:
+                stuck[name] = str(error)
+                continue
             if proposal is not None:
                 return self._signed(name, [proposal] if isinstance(proposal, Candidate) else proposal)
-        stuck = [proposer.gave_up or proposer.overspent for proposer in self.proposers.values()]
-        if all(stuck):
-            self.gave_up = "; ".join(dict.fromkeys(stuck))
+        if len(stuck) == len(self.proposers):
+            raise NoMoreProposals("; ".join(dict.fromkeys(stuck[name] for name in self.proposers)))
         return None
 
     def observe(self, record: Record) -> None:
-        self._lend()
         for proposer in self.proposers.values():
             proposer.observe(record)
-        gain, name = self.credits.add(record), self._whose(record.candidate)
+        gain, name = self.gains.add(record), self._whose(record.candidate)
         if name in self.proposers:
             self.under_way[name] -= 1
-            self.bandit.learn(name, gain, self._cost(record))
+            self.bandit.learn(name, gain, self.cost_seconds(record))
 
-    def replay(self, repository: Repository) -> None:
-        super().replay(repository)
-        self.under_way = Counter(self._whose(candidate) for candidate in repository.pending())
-        if self.asking is not None:
-            self.asking.count_talks(repository)
+    def resume(self, proposed: Collection[Candidate], pending: Collection[Candidate]) -> None:
+        self.under_way = Counter(self._whose(candidate) for candidate in pending)
+        for proposer in self.proposers.values():
+            proposer.resume(proposed, pending)
 
     def close(self) -> None:
         for proposer in self.proposers.values():
@@ -117,54 +114,28 @@ class MixedSearch(BaseSearcher):
     def ordered(self) -> int:
         return sum(proposer.ordered for proposer in self.proposers.values())
 
-    @property
-    def overspent(self) -> str:
-        """Empty: whoever asks an engine stops by itself, and the others go on."""
-        return ""
-
-    def _lend(self) -> None:
-        """Let every proposer see the run as it stands now."""
-        for proposer in self.proposers.values():
-            for attribute in _LENT:
-                setattr(proposer, attribute, getattr(self, attribute))
-
     def _ranking(self) -> list[str]:
         """Return the proposers, best first; what a conversation was asked for counts as under way."""
         asking = self.asking
         if asking is None:
             return self.bandit.ranking(self.under_way)
-        name = asking.name
+        name = asking.table_name
         ranking = self.bandit.ranking(self.under_way + Counter({name: asking.coming}))
         return [name, *(other for other in ranking if other != name)] if asking.owed else ranking
-
-    def _last_orders(self) -> Sequence[Candidate] | None:
-        """Return what comes of conversations that are under way, or that were paid for before a kill."""
-        asking = self.asking
-        if asking is None:
-            return None
-        asking.gave_up = asking.gave_up or self.gave_up
-        found = asking.propose()
-        return None if found is None else self._signed(asking.name, found)
 
     def _signed(self, name: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates that say who proposed them; rules that stand in for a language model say so themselves."""
         self.under_way[name] += len(candidates)
-        return [candidate.model_copy(update={"proposer": candidate.proposer or name}) for candidate in candidates]
+        return [candidate.replace(proposer=candidate.proposer or name) for candidate in candidates]
 
     def _whose(self, candidate: Candidate) -> str:
         """Return the name of the proposer; of points to evaluate it is none of ours."""
-        return self.asking.name if candidate.talk and self.asking is not None else candidate.proposer
+        return self.asking.table_name if candidate.talk and self.asking is not None else candidate.proposer
 
-    def _cost(self, record: Record) -> float:
-        """Return what a record has cost, in seconds."""
+    def cost_seconds(self, record: Record) -> float:
+        """Return what a record has cost: its seconds, and those that its money would buy."""
         bought_s = record.cost.usd / self.usd_per_hour * _SECONDS_PER_HOUR
         return record.cost.seconds + bought_s + _OWN_SECONDS
-
-
-def asking(searcher: BaseSearcher) -> EngineSearch | None:
-    """Return the searcher if it asks an engine, or the proposer of a mixed one that does, or None."""
-    found = searcher.asking if isinstance(searcher, MixedSearch) else searcher
-    return found if isinstance(found, EngineSearch) else None
 
 
 def _check(proposers: Sequence[Plugin]) -> None:

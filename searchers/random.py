@@ -2,19 +2,20 @@
 
 from typing import ClassVar
 
-from automcu_ray.record import Candidate
-from automcu_ray.task import Form
-from searchers.base import BaseSearcher
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.task import Form
+from searchers.proposer import Proposer, SearchState
 
 
-class RandomSearch(BaseSearcher):
+class Random(Proposer):
     """Uniform random specs or cells (the proposal of the `w/o HAG` ablation, paper 000, section IV-D).
 
-    What was seen, or an earlier refusal settles, is drawn again. The analytic bound is left to the gate: the share of
-    chance's proposals that fit is what every other searcher's is compared with.
+    A candidate that is known, or covered by an earlier refusal, is drawn again. What the analytic bound refuses is
+    proposed all the same: the share of random networks that fit is the baseline of all other searchers.
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("network", "cell")
+    name = "RandomSearch"
 
-    def propose(self) -> Candidate:
-        return self.promising(lambda: self.task.choices.sample(self.rng), foresee=False)
+    def propose(self, state: SearchState) -> Candidate:
+        return state.promising(lambda: self.task.choices.sample(state.rng), check_bounds=False)

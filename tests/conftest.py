@@ -1,10 +1,40 @@
-"""Fixtures that more than one folder of tests uses."""
+"""Fixtures that more than one folder of tests uses; what a fixture needs marks the tests that ask for it."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run side by side
+
+import platform
+from collections.abc import Iterator
 
 import pytest
 
-from automcu_ray.config import CONFIGS, read_yaml
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolMissingError
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import CONFIGS, JailConfig, read_yaml
+from backends.programs import missing
+
+MARKS = {"ray_cluster": "ray", "gcc": "toolchain", "host_gcc": "toolchain", "qemu": "toolchain", "sandbox": "jail"}
+LONGEST_FIRST = ("ray", "jail", "training", "toolchain")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their fixtures; side by side, a file stays in one worker, and so do all tests of the one Ray.
+
+    Long ones come first, so that no worker is left alone with them at the end.
+    """
+    rank: dict[str, int] = {}
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for name in sorted(fixtures & MARKS.keys()):
+            item.add_marker(MARKS[name])
+        item.add_marker(pytest.mark.xdist_group("ray" if "ray_cluster" in fixtures else file))
+        marks = [mark.name for mark in item.iter_markers() if mark.name in LONGEST_FIRST]
+        rank[file] = min([rank.get(file, len(LONGEST_FIRST)), *map(LONGEST_FIRST.index, marks)])
+    items.sort(key=lambda item: rank[item.nodeid.partition("::")[0]])
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +47,44 @@ def digits_task(stm32f405: McuTarget) -> Task:
     """The default task: 8x8 grey digits within 24 KB RAM and 48 KB Flash."""
     limits = Constraints(ram_kb=24, flash_kb=48)
     return Task(dataset="digits", input_shape=(1, 8, 8), num_classes=10, target=stm32f405, constraints=limits)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One Ray for all tests: one CPU, and one GPU in name, so that who reserves it can be seen on any machine."""
+    from automcu_ray.runtime.cluster import ray
+
+    ray.init(num_cpus=1, num_gpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def gcc() -> None:
+    if absent := missing(["arm-none-eabi-gcc", "arm-none-eabi-size"]):
+        pytest.skip(f"needs {', '.join(absent)}: apt install gcc-arm-none-eabi libnewlib-arm-none-eabi")
+
+
+@pytest.fixture(scope="session")
+def host_gcc() -> None:
+    """Where onnxruntime is the reference, bit by bit: its Arm kernels sum and round in fixed point instead."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("needs onnxruntime's kernels for x86-64")
+    if missing(["gcc"]):
+        pytest.skip("needs gcc, a C compiler for this computer")
+
+
+@pytest.fixture(scope="session")
+def qemu(gcc: None) -> None:
+    if missing(["qemu-system-arm"]):
+        pytest.skip("needs qemu-system-arm: apt install qemu-system-arm")
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> None:
+    from trainables.jail.sandbox import require_sandbox
+
+    try:
+        require_sandbox(JailConfig())
+    except ToolMissingError as error:
+        pytest.skip(str(error))

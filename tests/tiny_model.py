@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 import searchers
-from automcu_ray.space import Space
-from automcu_ray.spec import ArchitectureSpec
+from automcu_ray.networks.search_space import Space
+from automcu_ray.networks.spec import ArchitectureSpec
 
 CONTEXT = 8192  # tokens; the prompts of a run take about 2,000 of them
 _VOCABULARY = 1024

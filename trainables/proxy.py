@@ -7,16 +7,15 @@ from typing import Any
 import torch
 from ray import tune
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.config import JailConfig
-from automcu_ray.protocol import Protocol, RankedBy
-from automcu_ray.record import TrainingSummary
-from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.task import Task
-from trainables.code_job import CodeJob
+from automcu_ray.core.training_recipe import Protocol, RankedBy
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import TrainingSummary
+from automcu_ray.runtime.config import JailConfig
 from trainables.datasets.base import Split
-from trainables.job import CANDIDATE_ERRORS, TrainingJob, in_words
-from trainables.loop import Epoch
+from trainables.jail.jailed_trainer import JailedTrainer
+from trainables.training.loop import Epoch
+from trainables.training.trainer import CANDIDATE_ERRORS, Trainer, in_words
 
 
 class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
@@ -43,8 +42,8 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
         rank_by: RankedBy = "accuracy",
     ) -> None:
         data, jail = (train_split, val_split), jail or JailConfig()
-        self.spec_job = TrainingJob(task, protocol, *data, gpus=gpus)
-        self.code_job = CodeJob(task, protocol, *data, jail, threads=threads, gpus=gpus)
+        self.spec_trainer = Trainer(task, protocol, *data, gpus=gpus)
+        self.code_trainer = JailedTrainer(task, protocol, *data, jail, threads=threads, gpus=gpus)
         self.run_seed, self.rank_by = seed, rank_by
         torch.set_num_threads(threads)
         self.reset_config(config)
@@ -59,35 +58,33 @@ class ProxyTrainable(tune.Trainable):  # type: ignore[misc]
     def step(self) -> dict[str, Any]:
         try:
             if self.epochs is None:
-                self.epochs = self._start(candidate_seed(self.run_seed, self.config["number"]))
+                self.candidate = Candidate.of_trial(self.config)
+                seed, structure = candidate_seed(self.run_seed, self.config["number"]), self.candidate.structure
+                self.trainer: Trainer = self.code_trainer if structure is None else self.spec_trainer
+                self.trainer.seconds = 0.0
+                if structure is None:
+                    self.epochs = self.code_trainer.start(self.candidate.code, seed=seed)
+                else:
+                    self.epochs = self.spec_trainer.start(structure, seed=seed)
             epoch = next(self.epochs)
             self.losses.append(epoch.loss)
             if not epoch.last:
-                return {**self._result(self.job.so_far(epoch)), "epoch": epoch.number}
-            summary, _ = self.job.finish(epoch)
+                return {**self._result(self.trainer.so_far(epoch)), "epoch": epoch.number}
+            summary, _ = self.trainer.finish(epoch)
         except torch.AcceleratorError:
             raise  # this process has lost its GPU, whoever's fault: Tune tries again in another
         except CANDIDATE_ERRORS as error:
-            result = {"failure": in_words(error), "seconds": self.job.seconds, "done": True}
+            result = {"failure": in_words(error), "seconds": self.trainer.seconds, "done": True}
             return {"val_accuracy": float("-inf"), "score": float("-inf"), **result}  # Tune insists on its metrics
         return {**self._result(summary), "done": True}
 
     def cleanup(self) -> None:
-        self.code_job.close()
+        self.code_trainer.close()
 
     def _result(self, summary: TrainingSummary) -> dict[str, Any]:
-        if "code" not in self.config:  # generated code says its loss itself, and what it says decides nothing
-            about = {"train_loss": fmean(self.losses), "ranked_by": self.rank_by}
-            summary = summary.model_copy(update=about)
+        if not self.candidate.code:  # generated code says its loss itself, and what it says decides nothing
+            summary = summary.replace(train_loss=fmean(self.losses), ranked_by=self.rank_by)
         return summary.reported()
-
-    def _start(self, seed: int) -> Iterator[Epoch]:
-        self.job: TrainingJob = self.code_job if "code" in self.config else self.spec_job
-        self.job.seconds = 0.0
-        if "code" in self.config:
-            return self.code_job.start(self.config["code"], seed=seed)
-        model, form = (CellSpec, "cell") if "cell" in self.config else (ArchitectureSpec, "spec")
-        return self.spec_job.start(model.model_validate(self.config[form]), seed=seed)
 
 
 def candidate_seed(run_seed: int, number: int) -> int:

@@ -1,24 +1,23 @@
 """MAX78000 and MAX78002: a checkout of Analog Devices' ai8x-synthesis turns a network into C for their accelerator."""
 
-import contextlib
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from automcu_ray import accelerator
-from automcu_ray.accelerator import Accelerator
-from automcu_ray.errors import ConfigError, ToolchainError, ToolMissingError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
-from automcu_ray.graph import Graph
-from automcu_ray.onnx_graph import operators
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ConfigError, ToolchainError, ToolMissingError
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.onnx_graph import operators
+from automcu_ray.networks import operator_limits
+from automcu_ray.networks.graph import Graph
+from automcu_ray.problem import accelerator
+from automcu_ray.problem.accelerator import Accelerator
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
 from backends.ai8x import files, float_graph, limits, report
 from backends.ai8x.integers import IntegerNetwork, quantise
 from backends.ai8x.limits import Refused
@@ -26,8 +25,8 @@ from backends.ai8x.network import Layer
 from backends.ai8x.network import layers as hardware_layers
 from backends.ai8x.placement import Placement, place
 from backends.base import Backend, Firmware
-from backends.digest import SHARED, digest
 from backends.programs import Runner, cpu_seconds, run_program, scratch_folder
+from backends.source_fingerprint import SHARED, digest
 
 PROJECT = "project"
 NEEDED_MODULES = "numpy, torch, yaml, rich, onnx, xxhash, git, github"
@@ -90,10 +89,10 @@ class Ai8xBackend(Backend):
                 f"{found[1]}{found[2]}. {self.how_to_install()}"
             )
         tool = digest(self._tool(), self._tool().parent / "izer")
-        ours = digest(Path(__file__).parent, accelerator, *SHARED)
+        ours = digest(Path(__file__).parent, accelerator, operator_limits, *SHARED)
         return f"ai8x-synthesis {tool}, numpy {found[1]}{found[2]}, torch {found[3]}, ours {ours}"
 
-    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+    def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
         if reason := self.unsuitable(task):
             return (Violation(rung=Rung.ANALYTIC, resource="operator", message=reason),)
         try:
@@ -110,13 +109,14 @@ class Ai8xBackend(Backend):
         try:
             network, placement = convert(deployed, target, constraints)
         except Refused as error:
-            found = tuple(violation.model_copy(update={"rung": Rung.CONVERT}) for violation in error.violations)
-            return Firmware(about.model_copy(update={"violations": found}), None, (), workdir)
+            found = tuple(violation.replace(rung=Rung.CONVERT) for violation in error.violations)
+            return Firmware(about.replace(violations=found), None, (), workdir)
         converted = cpu_seconds()
         refused, notes = self._generate(network, placement, target, workdir)
         seconds = {str(Rung.CONVERT): converted - start, str(Rung.VENDOR): cpu_seconds() - converted}
-        answer = {"feasible": not refused, "rung": Rung.VENDOR, "violations": refused, "notes": notes}
-        report = about.model_copy(update={**answer, "seconds_by_rung": seconds})
+        report = about.replace(
+            feasible=not refused, rung=Rung.VENDOR, violations=refused, notes=notes, seconds_by_rung=seconds
+        )
         sources = (workdir / PROJECT, *(workdir / name for name in files.NAMES))
         return Firmware(report, None, () if refused else sources, workdir)
 
@@ -132,8 +132,25 @@ class Ai8xBackend(Backend):
         sample = np.random.default_rng(0).integers(-128, 128, network.layers[0].in_shape).astype(np.int8)
         files.write(workdir, network, placement, sample)
         chip = _accelerator(target)
-        with _assets(self._tool().parent, workdir):
-            done = self.run(_command(self.python, self._tool(), chip.name), timeout_s=TIMEOUT_S, cwd=workdir)
+        options = {
+            "--device": chip.name,
+            "--prefix": PROJECT,
+            "--test-dir": ".",
+            "--timer": "0",
+            "--config-file": files.DESCRIPTION,
+            "--checkpoint-file": files.CHECKPOINT,
+            "--sample-input": files.SAMPLE,
+        }
+        argv = [self.python, str(self._tool()), *(part for pair in options.items() for part in pair)]
+        argv += ["--overwrite", "--softmax", "--avg-pool-rounding", "--no-version-check", "--no-progress"]
+        argv += ["--no-deduplicate-weights"]  # equal weights are kept twice, so that sizes can be foreseen
+        assets = workdir / "assets"  # looked for in the current folder
+        assets.unlink(missing_ok=True)
+        assets.symlink_to(self._tool().parent / "assets", target_is_directory=True)
+        try:
+            done = self.run(argv, timeout_s=TIMEOUT_S, cwd=workdir)
+        finally:
+            assets.unlink()
         if done.returncode != 0:
             return (report.refusal(done.stderr, [layer.name for layer in network.layers]),), ()
         zero = [files.weight_key(at) for at, layer in enumerate(network.values) if not np.any(layer.weights)]
@@ -196,28 +213,3 @@ def _accelerator(target: McuTarget) -> Accelerator:
     if target.accelerator is None:
         raise ToolchainError(f"target {target.name!r} has no accelerator.")
     return target.accelerator
-
-
-def _command(python: str, tool: Path, device: str) -> list[str]:
-    """Return the command, to be run where its files are; equal weights are kept twice, so sizes can be foreseen."""
-    options = ["--device", device, "--prefix", PROJECT, "--test-dir", ".", "--overwrite", "--softmax", "--timer", "0"]
-    named = {
-        "--config-file": files.DESCRIPTION,
-        "--checkpoint-file": files.CHECKPOINT,
-        "--sample-input": files.SAMPLE,
-    }
-    inputs = [part for pair in named.items() for part in pair]
-    plain = ["--avg-pool-rounding", "--no-deduplicate-weights", "--no-version-check", "--no-progress"]
-    return [python, str(tool), *options, *inputs, *plain]
-
-
-@contextlib.contextmanager
-def _assets(checkout: Path, workdir: Path) -> Iterator[None]:
-    """Let ai8xize find its assets, which it looks for in the current folder."""
-    link = workdir / "assets"
-    link.unlink(missing_ok=True)
-    link.symlink_to(checkout / "assets", target_is_directory=True)
-    try:
-        yield
-    finally:
-        link.unlink()

@@ -22,7 +22,17 @@ def write(folder: Path, network: IntegerNetwork, placement: Placement, sample: n
     layers = [_entry(at, layer, placement) for at, layer in enumerate(network.layers)]
     described = {"arch": ARCH, "dataset": "sample", "layers": layers}
     (folder / DESCRIPTION).write_text("---\n" + yaml.safe_dump(described, sort_keys=False))
-    torch.save({"epoch": 0, "arch": ARCH, "state_dict": _state(network)}, folder / CHECKPOINT)
+    state: dict[str, torch.Tensor] = {}  # in the order of the layers, which is all that ties them together
+    for at, (layer, values) in enumerate(zip(network.layers, network.values, strict=True)):
+        if values.weights is None:
+            continue
+        weights = values.weights.reshape(len(values.weights), -1) if layer.flatten else values.weights
+        state[f"layer{at}.output_shift"] = torch.tensor([float(values.shift)])
+        state[f"layer{at}.weight_bits"] = torch.tensor([8.0])
+        state[weight_key(at)] = torch.from_numpy(weights.astype(np.float32))
+        if values.biases is not None:
+            state[f"layer{at}.op.bias"] = torch.from_numpy((values.biases * UNIT).astype(np.float32))
+    torch.save({"epoch": 0, "arch": ARCH, "state_dict": state}, folder / CHECKPOINT)
     np.save(folder / SAMPLE, sample.astype(np.int64), allow_pickle=False)  # it insists on int64
 
 
@@ -45,32 +55,16 @@ def _entry(at: int, layer: Layer, placement: Placement) -> dict[str, Any]:
         entry["pool_stride"] = layer.pool.stride
     if layer.interleaved:
         entry["write_gap"] = 1
-    return entry | (_operation(layer) if layer.weights != "none" else {"op": "passthrough"})
-
-
-def _operation(layer: Layer) -> dict[str, Any]:
-    entry: dict[str, Any] = {"op": "mlp", "flatten": True, "in_channels": math.prod(layer.in_shape)}
-    if not layer.flatten:
-        entry = {"op": "conv2d", "kernel_size": f"{layer.kernel}x{layer.kernel}", "pad": layer.padding}
+    if layer.weights == "none":
+        return entry | {"op": "passthrough"}
+    if layer.flatten:
+        entry |= {"op": "mlp", "flatten": True, "in_channels": math.prod(layer.in_shape)}
+    else:
+        entry |= {"op": "conv2d", "kernel_size": f"{layer.kernel}x{layer.kernel}", "pad": layer.padding}
     if layer.groups > 1:
         entry["groups"] = layer.groups
     width = {"output_width": 32} if layer.wide else {}
     return entry | {"activate": "ReLU" if layer.relu else "None", "quantization": 8, **width}
-
-
-def _state(network: IntegerNetwork) -> dict[str, torch.Tensor]:
-    """Return the checkpoint's tensors in the order of the layers, which is all that ties them together."""
-    state: dict[str, torch.Tensor] = {}
-    for at, (layer, values) in enumerate(zip(network.layers, network.values, strict=True)):
-        if values.weights is None:
-            continue
-        weights = values.weights.reshape(len(values.weights), -1) if layer.flatten else values.weights
-        state[f"layer{at}.output_shift"] = torch.tensor([float(values.shift)])
-        state[f"layer{at}.weight_bits"] = torch.tensor([8.0])
-        state[weight_key(at)] = torch.from_numpy(weights.astype(np.float32))
-        if values.biases is not None:
-            state[f"layer{at}.op.bias"] = torch.from_numpy((values.biases * UNIT).astype(np.float32))
-    return state
 
 
 def weight_key(at: int) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,10 +10,10 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.graph import NETWORK_INPUT, Graph, Op, Shape
-from automcu_ray.network import spec_names
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.torch_network import spec_names
+from automcu_ray.networks.graph import NETWORK_INPUT, Graph, Op, Shape
 from backends.ai8x.limits import Refused, cannot_run
 
 Array = npt.NDArray[np.float32]
@@ -47,7 +46,16 @@ def read(deployed: DeployedNetwork) -> Source:
     reader = _Reader(onnx.load_from_string(deployed.float_onnx), deployed.input_shape)
     try:
         reader.run()
-        reach = dict(_reaches(reader.tensors, onnx.load_from_string(deployed.onnx)))
+        graph = onnx.load_from_string(deployed.onnx).graph
+        values = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        reach = {}
+        for tensor, operator in reader.tensors.items():
+            # The quantiser names scales so; where it made ReLU part of an operator, the range is ReLU's, here last.
+            if f"{tensor}_scale" in values:
+                scale, zero = float(values[f"{tensor}_scale"]), int(values[f"{tensor}_zero_point"])
+                reach[operator] = scale * max(127 - zero, 128 + zero)
+                if not (math.isfinite(reach[operator]) and reach[operator] > 0):
+                    raise ValueError(f"scale of {tensor} is {scale}")
     except (KeyError, IndexError, ValueError) as error:
         raise ToolchainError(f"the exported ONNX cannot be read: {type(error).__name__}: {error}") from error
     return Source(Graph(deployed.input_shape, tuple(reader.ops)), reader.weights, reader.biases, reach)
@@ -70,7 +78,9 @@ class _Reader:
         self.at = {graph.input[0].name: NETWORK_INPUT}
         self.readers = Counter(name for node in graph.node for name in node.input)
         for node in graph.node:
-            self.name = self._unique(_name(node))
+            name = _name(node)
+            times = sum(op.name.partition("#")[0] == name for op in self.ops)
+            self.name = f"{name}#{times + 1}" if times else name  # a module of generated code may run more than once
             make = _OPERATORS.get(node.op_type)
             if make is None:
                 raise _refused(node, f"it has no operator {node.op_type}")
@@ -108,20 +118,19 @@ class _Reader:
         )
         self._append(node, op)
 
-    def _maxpool(self, node: onnx.NodeProto, found: dict[str, Any]) -> None:
-        op = Op("max_pool", self.name, (self.at[node.input[0]],), self._shape(node), (0, 0, 0))
-        op = replace(
-            op,
+    def _pool(self, node: onnx.NodeProto, found: dict[str, Any]) -> None:
+        op = Op(
+            "max_pool" if node.op_type == "MaxPool" else "avg_pool",
+            self.name,
+            (self.at[node.input[0]],),
+            self._shape(node),
+            (0, 0, 0),
             kernel=_same(node, "kernel_size", found["kernel_shape"]),
             stride=_same(node, "stride", found.get("strides", [1])),
         )
         if any(found.get("pads", ())) or found.get("ceil_mode") or set(found.get("dilations", [1])) != {1}:
             raise _refused(node, "it pools without padding, dilation and rounding up only")
         self._append(node, replace(op, shape=_windows(op, op.in_shape[0])))
-
-    def _averagepool(self, node: onnx.NodeProto, found: dict[str, Any]) -> None:
-        self._maxpool(node, found)
-        self.ops[-1] = replace(self.ops[-1], kind="avg_pool")
 
     def _globalaveragepool(self, node: onnx.NodeProto, found: dict[str, Any]) -> None:
         shape = self._shape(node)
@@ -141,24 +150,15 @@ class _Reader:
         if source == NETWORK_INPUT or self.readers[node.input[0]] > 1 or self.ops[source].activation != "none":
             raise _refused(node, "it has ReLU only where nothing else reads its input")
         self.ops[source] = replace(self.ops[source], activation="relu")
-        self._alias(node)
+        self.at[node.output[0]] = source
+        self.tensors[node.output[0]] = self.ops[source].name
 
     def _flatten(self, node: onnx.NodeProto, found: dict[str, Any]) -> None:
         """Keep the map's own shape: the linear operator behind it takes a map of any."""
         only_linear = all(other.op_type == "Gemm" for other in self.model.graph.node if node.output[0] in other.input)
         if not only_linear:
             raise _refused(node, "it reshapes in front of a linear operator only")
-        self._alias(node)
-
-    def _alias(self, node: onnx.NodeProto) -> None:
         self.at[node.output[0]] = self.at[node.input[0]]
-        if node.op_type == "Relu":
-            self.tensors[node.output[0]] = self.ops[self.at[node.input[0]]].name
-
-    def _unique(self, name: str) -> str:
-        """Return the name, numbered where a module of generated code runs more than once."""
-        times = sum(op.name.partition("#")[0] == name for op in self.ops)
-        return f"{name}#{times + 1}" if times else name
 
     def _append(self, node: onnx.NodeProto, op: Op) -> None:
         self.at[node.output[0]] = len(self.ops)
@@ -172,12 +172,12 @@ class _Reader:
 
 _OPERATORS = {
     "Add": _Reader._add,
-    "AveragePool": _Reader._averagepool,
+    "AveragePool": _Reader._pool,
     "Conv": _Reader._conv,
     "Flatten": _Reader._flatten,
     "Gemm": _Reader._gemm,
     "GlobalAveragePool": _Reader._globalaveragepool,
-    "MaxPool": _Reader._maxpool,
+    "MaxPool": _Reader._pool,
     "Relu": _Reader._relu,
     "Reshape": _Reader._flatten,
 }
@@ -203,18 +203,3 @@ def _windows(op: Op, channels: int) -> Shape:
     _, height, width = op.in_shape
     rows, columns = ((extent + 2 * op.padding - op.kernel) // op.stride + 1 for extent in (height, width))
     return channels, rows, columns
-
-
-def _reaches(tensors: dict[str, str], quantised: onnx.ModelProto) -> Iterator[tuple[str, float]]:
-    """Yield operators with the largest magnitude of their output; behind ReLU it is ReLU's.
-
-    The quantiser names a tensor's scale `<tensor>_scale`; where it made ReLU part of an operator, the range is ReLU's.
-    """
-    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in quantised.graph.initializer}
-    for tensor, operator in tensors.items():
-        if f"{tensor}_scale" in values:
-            scale, zero = float(values[f"{tensor}_scale"]), int(values[f"{tensor}_zero_point"])
-            reach = scale * max(127 - zero, 128 + zero)
-            if not (math.isfinite(reach) and reach > 0):
-                raise ValueError(f"scale of {tensor} is {scale}")
-            yield operator, reach

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import INPUT_SCALE
-from automcu_ray.graph import NETWORK_INPUT
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import INPUT_SCALE
+from automcu_ray.networks.graph import NETWORK_INPUT
 from backends.ai8x.float_graph import Source
 from backends.ai8x.network import Layer, Pool
 
@@ -49,14 +49,13 @@ class IntegerNetwork:
         Rounding follows ai8xize's simulation (izer/compute.py, izer/simulate.py); averages are rounded, which is its
         option --avg-pool-rounding.
         """
-        parts = [self._run(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)]
-        return np.concatenate(parts)
-
-    def _run(self, inputs: npt.NDArray[np.int8]) -> Integers:
-        results: dict[int, Integers] = {NETWORK_INPUT: inputs.astype(np.int64)}
-        for at, (layer, values) in enumerate(zip(self.layers, self.values, strict=True)):
-            results[at] = _run(layer, values, [results[index] for index in layer.inputs])
-        return results[len(self.layers) - 1].reshape(len(inputs), -1)
+        outputs = []
+        for start in range(0, len(inputs), BATCH):
+            results = {NETWORK_INPUT: inputs[start : start + BATCH].astype(np.int64)}
+            for at, (layer, values) in enumerate(zip(self.layers, self.values, strict=True)):
+                results[at] = _run(layer, values, [results[index] for index in layer.inputs])
+            outputs.append(results[len(self.layers) - 1])
+        return np.concatenate(outputs).reshape(len(inputs), -1)
 
     def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> float:
         """Return the share of images (N, C, H, W) whose largest output is the label's; the first one wins a tie."""
@@ -132,24 +131,16 @@ def _run(layer: Layer, values: IntegerLayer, inputs: list[Integers]) -> Integers
         return data
     if layer.flatten:
         data = data.reshape(len(data), -1, 1, 1)
-    sums = _convolve(data, values.weights, layer)
+    # exact: sums stay far below 2^53, up to which float64 holds every integer
+    maps, kernels = (torch.from_numpy(array.astype(np.float64)) for array in (data, values.weights))
+    convolved = torch.nn.functional.conv2d(maps, kernels, padding=layer.padding, groups=layer.groups)
+    sums: Integers = convolved.numpy().astype(np.int64)
     if values.biases is not None:
         sums += UNIT * values.biases.reshape(-1, 1, 1)
     if layer.wide:
         return sums
     result = np.clip(np.floor(0.5 + sums / (UNIT / 2.0**values.shift)), -128, 127).astype(np.int64)
     return np.maximum(result, 0) if layer.relu else result
-
-
-def _convolve(data: Integers, weights: Integers, layer: Layer) -> Integers:
-    """Return exact sums: they stay far below 2^53, up to which float64 holds every integer."""
-    sums = torch.nn.functional.conv2d(
-        torch.from_numpy(data.astype(np.float64)),
-        torch.from_numpy(weights.astype(np.float64)),
-        padding=layer.padding,
-        groups=layer.groups,
-    )
-    return sums.numpy().astype(np.int64)
 
 
 def _pool(data: Integers, pool: Pool) -> Integers:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from automcu_ray.accelerator import Accelerator, Operator
-from automcu_ray.feasibility import Rung, Violation
-from automcu_ray.graph import Graph, Op
+from automcu_ray.core.feasibility import Rung, Violation
+from automcu_ray.networks.graph import Graph, Op
+from automcu_ray.problem.accelerator import Accelerator
 from backends.ai8x.network import Layer, window
 
 PROCESSORS = 64
@@ -58,34 +58,33 @@ def _refusal(op: Op, accelerator: Accelerator) -> str:
         known = accelerator.operator("conv" if op.groups == 1 else "depthwise")
         if known is None or (op.groups > 1 and not op.groups == op.in_shape[0] == op.shape[0]):
             return f"a convolution in {op.groups} groups"
-        return _field_refusal(op, known)
+        found = {"kernel_size": op.kernel, "stride": op.stride, "padding": op.padding, "activation": op.activation}
+        for field, value in found.items():
+            if not known.allows(field, value):
+                return f"{field} {value}, it does {', '.join(map(str, known.limited[field]))}"
+        return ""
     if op.kind in _POOLS and max(window(op)) > accelerator.max_window.value:
         return f"a pooling window of {max(window(op))}, more than {accelerator.max_window.value}"
     return "" if op.activation in ("none", "relu") else f"activation {op.activation}"
 
 
-def _field_refusal(op: Op, known: Operator) -> str:
-    found = {"kernel_size": op.kernel, "stride": op.stride, "padding": op.padding, "activation": op.activation}
-    wrong = [(field, value) for field, value in found.items() if not known.allows(field, value)]
-    if not wrong:
-        return ""
-    field, value = wrong[0]
-    return f"{field} {value}, it does {', '.join(map(str, known.limited[field]))}"
-
-
 def check_counts(layers: Sequence[Layer], accelerator: Accelerator) -> None:
     """Raise Refused where there are too many layers, or a layer has too many channels, rows or columns."""
     limit, last = accelerator.max_layers.value, layers[-1].name
-    resets = sum(map(_needs_reset, layers, layers[1:])) if accelerator.operator("depthwise") else 0
+    resets = 0
+    if accelerator.operator("depthwise"):  # MAX78002: the toolchain inserts a layer for an average right behind a sum
+        averages = (layer.pool is not None and layer.pool.average for layer in layers[1:])
+        resets = sum(average and len(before.inputs) > 1 for before, average in zip(layers, averages, strict=False))
     if len(layers) > limit or len(layers) - 1 + resets > limit:
         raise _too_many("layers", last, f"{last}: layer {len(layers) + resets}, {accelerator.name} has {limit}")
     for layer in layers:
         extents = (*layer.in_shape[1:], *layer.shape[1:])
+        pools_alone = layer.pool is not None and layer.weights == "none" and layer.shape[1:] != (1, 1)
         rows = (
             ("channels", max(layer.in_shape[0], layer.shape[0]), accelerator.max_channels.value),
             ("rows or columns", max(extents), accelerator.max_extent.value),
             ("channels in a sum", layer.in_shape[0] * (len(layer.inputs) > 1), accelerator.max_added_channels.value),
-            ("channels in a pooling", layer.in_shape[0] * _pools_alone(layer), accelerator.max_pooled_channels.value),
+            ("channels in a pooling", layer.in_shape[0] * pools_alone, accelerator.max_pooled_channels.value),
             ("flattened values of a channel", math.prod(layer.in_shape[1:]) * layer.flatten, FLATTENED),
         )
         for what, found, most in rows:
@@ -98,25 +97,7 @@ def _too_many(resource: str, where: str, message: str) -> Refused:
     return Refused(Violation(rung=Rung.ANALYTIC, resource=resource, where=where, message=message))
 
 
-def _needs_reset(before: Layer, layer: Layer) -> bool:
-    """Return whether the toolchain inserts a layer: MAX78002, an average right behind a sum."""
-    return layer.pool is not None and layer.pool.average and len(before.inputs) > 1
-
-
-def _pools_alone(layer: Layer) -> bool:
-    return layer.pool is not None and layer.weights == "none" and layer.shape[1:] != (1, 1)
-
-
 def too_large(resource: str, where: str, found: int, limit: int, what: str, verb: str = "has") -> Refused:
     """Return the error for a memory that is too small: `what` and how much it needs, then what there is."""
-    message = f"{what} {verb} {limit:,}"
-    return Refused(
-        Violation(
-            rung=Rung.ANALYTIC,
-            resource=resource,
-            where=where,
-            found_bytes=found,
-            limit_bytes=limit,
-            message=message,
-        )
-    )
+    bare = Violation(rung=Rung.ANALYTIC, resource=resource, where=where, message=f"{what} {verb} {limit:,}")
+    return Refused(bare.replace(found_bytes=found, limit_bytes=limit))

@@ -6,7 +6,7 @@ Sources: izer/kernels.py and izer/kbias.py of analogdevicesinc/ai8x-synthesis.
 import math
 from collections.abc import Sequence
 
-from automcu_ray.accelerator import Accelerator
+from automcu_ray.problem.accelerator import Accelerator
 from backends.ai8x.limits import GROUP, SHARING, passes, processors, too_large
 from backends.ai8x.network import Layer
 
@@ -65,7 +65,7 @@ def bias_bytes(layers: Sequence[Layer], reads: Sequence[int], writes: Sequence[i
 
 def _add_depthwise(layer: Layer, mask: int, used: dict[int, int]) -> None:
     """Append a byte for each pass and processor of every group up to the last one, none behind the last bias."""
-    first, last = _lowest_bit(mask) // GROUP, (mask.bit_length() - 1) // GROUP
+    first, last = ((mask & -mask).bit_length() - 1) // GROUP, (mask.bit_length() - 1) // GROUP
     channels, count = layer.shape[0], processors(layer.shape[0])
     lanes = [lane % SHARING * SHARING + lane // SHARING for lane in range(GROUP)]  # the order in which they are read
     share = [(last - first) * GROUP + lane for lane in lanes]
@@ -75,7 +75,3 @@ def _add_depthwise(layer: Layer, mask: int, used: dict[int, int]) -> None:
             used[group] = math.ceil(used[group] / SHARING) * SHARING
         used[group] += len(filled)
     used[last] -= filled[::-1].index(True)
-
-
-def _lowest_bit(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from automcu_ray.graph import NETWORK_INPUT, Graph, Op, Shape
+from automcu_ray.networks.graph import NETWORK_INPUT, Graph, Op, Shape
 
 
 @dataclass(frozen=True)
@@ -60,43 +60,16 @@ def layers(graph: Graph) -> tuple[Layer, ...]:
     A pooling whose result only a convolution reads becomes part of that one's layer. An operand of a sum must lie
     interleaved with the other one: its own layer writes it so where nobody else reads it, else a layer copies it.
     """
-    return _Lowering(graph).run()
-
-
-class _Lowering:
-    """Appends layers for one operator after the other."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.readers = Counter(index for op in graph.ops for index in op.inputs)
-        self.layers: list[Layer] = []
-        self.made_by = {NETWORK_INPUT: NETWORK_INPUT}  # operator -> layer
-        self.waiting: dict[int, Op] = {}  # poolings that become part of the layer that reads them
-
-    def run(self) -> tuple[Layer, ...]:
-        for index, op in enumerate(self.graph.ops):
-            if op.kind in ("conv", "linear"):
-                self.made_by[index] = self._convolution(op)
-            elif op.kind == "add":
-                self.made_by[index] = self._sum(op)
-            elif self._joins_its_reader(index, op):
-                self.waiting[index] = op
-            else:
-                self.made_by[index] = self._append(_simple(op, (self.made_by[op.inputs[0]],), pool=_pool(op)))
-        last = self.layers[-1]
-        self.layers[-1] = replace(last, wide=True)
-        return tuple(self.layers)
-
-    def _joins_its_reader(self, index: int, op: Op) -> bool:
-        readers = [other for other in self.graph.ops if index in other.inputs]
-        return op.activation == "none" and len(readers) == 1 and _takes_pooled(readers[0])
-
-    def _convolution(self, op: Op) -> int:
-        source, pooling = op.inputs[0], self.waiting.get(op.inputs[0])
-        return self._append(
-            Layer(
+    readers = Counter(index for op in graph.ops for index in op.inputs)
+    made: list[Layer] = []
+    made_by = {NETWORK_INPUT: NETWORK_INPUT}  # operator -> layer
+    waiting: dict[int, Op] = {}  # poolings that become part of the layer that reads them
+    for index, op in enumerate(graph.ops):
+        if op.kind in ("conv", "linear"):
+            source, pooling = op.inputs[0], waiting.get(op.inputs[0])
+            layer = Layer(
                 name=op.name,
-                inputs=(self.made_by[pooling.inputs[0] if pooling else source],),
+                inputs=(made_by[pooling.inputs[0] if pooling else source],),
                 in_shape=pooling.in_shape if pooling else op.in_shape,
                 shape=op.shape,
                 weights="own",
@@ -107,22 +80,27 @@ class _Lowering:
                 pool=_pool(pooling) if pooling else None,
                 flatten=op.kind == "linear" and op.in_shape[1:] != (1, 1),
             )
-        )
-
-    def _sum(self, op: Op) -> int:
-        return self._append(_simple(op, tuple(self._operand(index, op) for index in op.inputs)))
-
-    def _operand(self, index: int, op: Op) -> int:
-        """Return the layer that leaves one operand of a sum interleaved."""
-        layer = self.made_by[index]
-        if index != NETWORK_INPUT and self.readers[index] == 1:
-            self.layers[layer] = replace(self.layers[layer], interleaved=True)
-            return layer
-        return self._append(Layer(op.name, (layer,), op.in_shape, op.in_shape, interleaved=True))
-
-    def _append(self, layer: Layer) -> int:
-        self.layers.append(layer)
-        return len(self.layers) - 1
+        elif op.kind == "add":
+            operands = []
+            for source in op.inputs:
+                operand = made_by[source]
+                if source != NETWORK_INPUT and readers[source] == 1:
+                    made[operand] = replace(made[operand], interleaved=True)
+                else:
+                    made.append(Layer(op.name, (operand,), op.in_shape, op.in_shape, interleaved=True))
+                    operand = len(made) - 1
+                operands.append(operand)
+            layer = _simple(op, tuple(operands))
+        else:
+            behind = [other for other in graph.ops if index in other.inputs]
+            takes_pool = [one.kind == "conv" or (one.kind == "linear" and one.in_shape[1:] == (1, 1)) for one in behind]
+            if op.activation == "none" and takes_pool == [True]:
+                waiting[index] = op
+                continue
+            layer = _simple(op, (made_by[op.inputs[0]],), pool=_pool(op))
+        made_by[index] = len(made)
+        made.append(layer)
+    return (*made[:-1], replace(made[-1], wide=True))
 
 
 def _simple(op: Op, inputs: tuple[int, ...], pool: Pool | None = None) -> Layer:
@@ -130,10 +108,6 @@ def _simple(op: Op, inputs: tuple[int, ...], pool: Pool | None = None) -> Layer:
     relu = op.activation == "relu"
     weights: Literal["identity", "none"] = "identity" if relu else "none"
     return Layer(op.name, inputs, op.in_shape, op.shape, weights, relu=relu, pool=pool)
-
-
-def _takes_pooled(op: Op) -> bool:
-    return op.kind == "conv" or (op.kind == "linear" and op.in_shape[1:] == (1, 1))
 
 
 def _pool(op: Op) -> Pool | None:

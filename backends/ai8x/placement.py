@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from automcu_ray.accelerator import Accelerator
-from automcu_ray.graph import NETWORK_INPUT, Shape
+from automcu_ray.networks.graph import NETWORK_INPUT, Shape
+from automcu_ray.problem.accelerator import Accelerator
 from backends.ai8x.limits import GROUP, PROCESSORS, SHARING, Refused, check_counts, passes, processors, too_large
 from backends.ai8x.memories import KERNEL_BYTES, bias_bytes, lowest_free, weight_words
 from backends.ai8x.network import Layer
@@ -61,19 +61,14 @@ def place(layers: Sequence[Layer], input_shape: Shape, accelerator: Accelerator)
     try:
         return _try(layers, _Tensors(layers, input_shape), accelerator, None)
     except Refused:
-        rng = Random(0)
-        for _ in range(TRIES if _has_choices(layers, _Tensors(layers, input_shape), accelerator) else 0):
+        # Other processors could help, unless all are taken or a map is larger than any place for it.
+        rng, tensors, indices = Random(0), _Tensors(layers, input_shape), range(NETWORK_INPUT, len(layers))
+        too_wide = any(tensors.size_bytes(index) > accelerator.data_memory.part_bytes for index in indices)
+        free = any(tensors.root(i) not in tensors.start and tensors.count(i) <= PROCESSORS - GROUP for i in indices)
+        for _ in range(TRIES if free and not too_wide else 0):
             with contextlib.suppress(Refused):
                 return _try(layers, _Tensors(layers, input_shape), accelerator, rng)
         raise
-
-
-def _has_choices(layers: Sequence[Layer], tensors: "_Tensors", accelerator: Accelerator) -> bool:
-    """Return whether other processors could help: not where all are taken, or a map is larger than any place for it."""
-    indices = range(NETWORK_INPUT, len(layers))
-    too_wide = any(tensors.size_bytes(index) > accelerator.data_memory.part_bytes for index in indices)
-    free = any(tensors.root(i) not in tensors.start and tensors.count(i) <= PROCESSORS - GROUP for i in indices)
-    return free and not too_wide
 
 
 def _try(layers: Sequence[Layer], tensors: "_Tensors", accelerator: Accelerator, rng: Random | None) -> Placement:
@@ -83,7 +78,14 @@ def _try(layers: Sequence[Layer], tensors: "_Tensors", accelerator: Accelerator,
     reads = tuple(tensors.mask(index) for index in first)
     writes = tuple(tensors.mask(index) for index in range(len(layers)))
     biases = bias_bytes(layers, reads, writes, accelerator)
-    offsets, data_bytes = _place_data(layers, tensors, accelerator)
+    part_bytes = accelerator.data_memory.part_bytes
+    try:
+        offsets, data_bytes = _fill(layers, tensors, part_bytes, both_ends=False)
+    except Refused as error:
+        try:
+            offsets, data_bytes = _fill(layers, tensors, part_bytes, both_ends=True)
+        except Refused:
+            raise error from None
     return Placement(
         reads=reads,
         writes=writes,
@@ -160,17 +162,6 @@ def _choose_processors(
             used[processor] |= ((1 << columns) - 1) << column
 
 
-def _place_data(layers: Sequence[Layer], tensors: _Tensors, accelerator: Accelerator) -> tuple[dict[int, int], int]:
-    """Return the offset of every tensor, and the bytes in use: the lowest places, or from both ends in turn."""
-    try:
-        return _fill(layers, tensors, accelerator.data_memory.part_bytes, both_ends=False)
-    except Refused as error:
-        try:
-            return _fill(layers, tensors, accelerator.data_memory.part_bytes, both_ends=True)
-        except Refused:
-            raise error from None
-
-
 def _fill(layers: Sequence[Layer], tensors: _Tensors, limit: int, *, both_ends: bool) -> tuple[dict[int, int], int]:
     """Return the offset of every tensor, and the bytes in use; a tensor keeps its place until its last reader is done.
 
@@ -185,7 +176,7 @@ def _fill(layers: Sequence[Layer], tensors: _Tensors, limit: int, *, both_ends: 
             continue
         pair = pairs.get(at, (at,))
         size = tensors.size_bytes(at) * len(pair)
-        parts = _parts(tensors.mask(at))
+        parts = sum(1 << part for part in range(16) if tensors.mask(at) >> part * SHARING & 0xF)
         alive = sorted((begin, end) for mask, begin, end, until in placed if mask & parts and until >= at)
         begin = _gap(alive, size)
         if both_ends and len(placed) % 2:
@@ -198,10 +189,6 @@ def _fill(layers: Sequence[Layer], tensors: _Tensors, limit: int, *, both_ends: 
         offsets |= {index: begin + SHARING * operand for operand, index in enumerate(pair)}
     top = [max((end for mask, _, end, _ in placed if mask >> part & 1), default=0) for part in range(16)]
     return offsets, sum(top)
-
-
-def _parts(mask: int) -> int:
-    return sum(1 << part for part in range(16) if mask >> part * SHARING & 0xF)
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.feasibility import Rung, Violation
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import Rung, Violation
 from backends.ai8x.limits import SHARING, passes, processors
 
 MAX_BYTES = 1 << 25  # of a generated file; weights of 2 MB take 6 MB of text
@@ -130,15 +130,11 @@ def known_answer(header: str, classes: int) -> npt.NDArray[np.int64]:
         raise ToolchainError(f"sampleoutput.h should hold {classes} outputs, found {len(values)}.")
     ordered = np.array([values[address] for address in sorted(values)], dtype=np.uint32)
     result = np.empty(classes, dtype=np.int64)
-    result[_channels_by_address(classes)] = ordered.view(np.int32)
+    share = processors(classes)
+    places = [(lane // SHARING, turn, lane % SHARING) for turn in range(passes(classes)) for lane in range(share)]
+    by_address = [turn * share + part * SHARING + lane for part, turn, lane in sorted(places[:classes])]
+    result[by_address] = ordered.view(np.int32)
     return result
-
-
-def _channels_by_address(channels: int) -> list[int]:
-    """Return the channels of a 1x1 map in the order of their addresses."""
-    share = processors(channels)
-    places = [(lane // SHARING, turn, lane % SHARING) for turn in range(passes(channels)) for lane in range(share)]
-    return [turn * share + part * SHARING + lane for part, turn, lane in sorted(places[:channels])]
 
 
 def _number(text: str) -> int:

@@ -3,8 +3,7 @@
 import struct
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -13,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import serial
 
-from automcu_ray.errors import BoardError
-from automcu_ray.target import McuTarget
+from automcu_ray.core.errors import BoardError
+from automcu_ray.problem.target import McuTarget
 
 MAGIC = b"NET:"
 
@@ -102,9 +101,12 @@ class Board(ABC):
         start = time.monotonic()
         dtype = np.dtype(output_dtype).newbyteorder("<")
         output_bytes = output_count * dtype.itemsize
-        with self.connect(elf, target) as port, _port_errors():
-            greet(port, inputs[0].nbytes, output_bytes)
-            answers = [ask(port, image.tobytes(), output_bytes) for image in inputs]
+        with self.connect(elf, target) as port:
+            try:
+                greet(port, inputs[0].nbytes, output_bytes)
+                answers = [ask(port, image.tobytes(), output_bytes) for image in inputs]
+            except (serial.SerialException, OSError) as error:
+                raise BoardError(f"the serial port broke: {error}") from error
         outputs = np.frombuffer(b"".join(answer.output for answer in answers), dtype)
         ticks = max(answer.ticks for answer in answers)
         return BoardRun(
@@ -121,8 +123,7 @@ def greet(port: Port, input_bytes: int, output_bytes: int) -> None:
     Raises:
         BoardError: silence, rubbish, or other sizes.
     """
-    found = _words(port, "READY", 2)
-    sizes = [_hex(word) for word in found]
+    sizes = [_hex(word) for word in _words(port, "READY", 2)]
     if sizes != [input_bytes, output_bytes]:
         raise BoardError(f"the firmware should take {input_bytes} and give {output_bytes} bytes, found {sizes}.")
 
@@ -159,11 +160,3 @@ def _hex(word: str) -> int:
         return int(word, 16)
     except ValueError as error:
         raise BoardError(f"the board should answer a hexadecimal number, found {word[:40]!r}.") from error
-
-
-@contextmanager
-def _port_errors() -> Iterator[None]:
-    try:
-        yield
-    except (serial.SerialException, OSError) as error:
-        raise BoardError(f"the serial port broke: {error}") from error

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import serial
 
-from automcu_ray.errors import BoardError, ConfigError
-from automcu_ray.target import McuTarget
+from automcu_ray.core.errors import BoardError, ConfigError
+from automcu_ray.problem.target import McuTarget
 from backends.boards.base import Board, Port
 from backends.boards.machines import find_machine
 from backends.programs import run_program, running, scratch_folder

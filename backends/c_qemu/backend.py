@@ -5,21 +5,20 @@ import functools
 import importlib.metadata
 import re
 from pathlib import Path
-from typing import Literal
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
-from automcu_ray.onnx_graph import operators
-from automcu_ray.target import Constraints, Core, McuTarget, Uart
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.onnx_graph import operators
+from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
 from backends.base import Backend, Firmware
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.planner import largest_at_peak
-from backends.digest import SHARED, digest
 from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_program, scratch_folder
+from backends.source_fingerprint import SHARED, digest
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
 GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
@@ -93,7 +92,7 @@ class CQemuBackend(Backend):
         else:
             (workdir / "net.elf").unlink(missing_ok=True)  # nobody may flash what does not fit
         seconds = {Rung.CONVERT: converted - start, Rung.LINK: cpu_seconds() - converted}
-        report = report.model_copy(update={"seconds_by_rung": {str(k): v for k, v in seconds.items()}})
+        report = report.replace(seconds_by_rung={str(k): v for k, v in seconds.items()})
         parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
         return Firmware(report, elf, (*sources, *harness), workdir, emulated)
@@ -201,41 +200,23 @@ def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, Fla
     arena, io, stack = (sections.get(name, 0) for name in (".arena", ".io", ".stack"))
     code, weights = (sections.get(name, 0) for name in (".net_code", ".weights"))
     ram, flash = used["RAM"], used["FLASH"]
-    if arena + io + stack > ram or code + weights > flash:
+    rest, runtime = ram - arena - io - stack, flash - code - weights
+    if rest < 0 or runtime < 0:
         raise ToolchainError(f"linker and size contradict each other: used {used}, sections {sections}.")
-    return (
-        RamUsage(
-            arena_bytes=arena,
-            io_bytes=io,
-            stack_bytes=stack,
-            data_bss_bytes=ram - arena - io - stack,
-            total_bytes=ram,
-        ),
-        FlashUsage(
-            code_bytes=code,
-            weights_bytes=weights,
-            runtime_bytes=flash - code - weights,
-            total_bytes=flash,
-        ),
-    )
+    of_ram = RamUsage(arena_bytes=arena, io_bytes=io, stack_bytes=stack, data_bss_bytes=rest, total_bytes=ram)
+    of_flash = FlashUsage(code_bytes=code, weights_bytes=weights, runtime_bytes=runtime, total_bytes=flash)
+    return of_ram, of_flash
 
 
 def _violation(region: str, over: int, limit: int, code: NetworkCode) -> Violation:
-    resource: Literal["ram", "flash"] = "ram" if region == "RAM" else "flash"
-    where, size, what = _culprit(resource, code)
+    """Return the violation of a region, with the node, bytes and kind of what to shrink first."""
+    where, size, what = "", 0, "the output"
+    if region == "FLASH":
+        (where, size), what = max(code.weights.items(), key=lambda item: item[1], default=("", 0)), "the weights"
+    elif buffer := largest_at_peak(code.buffers):
+        where, size = code.made_by[buffer.name], buffer.size_bytes
     part = f"; the largest part is {what} of {where or 'no layer'} ({size} bytes)."
-    return over_limit(Rung.LINK, resource, where, limit + over, limit, part=part)
-
-
-def _culprit(resource: Literal["ram", "flash"], code: NetworkCode) -> tuple[str, int, str]:
-    """Return node, bytes and kind of what to shrink first."""
-    if resource == "flash":
-        where, size = max(code.weights.items(), key=lambda item: item[1], default=("", 0))
-        return where, size, "the weights"
-    buffer = largest_at_peak(code.buffers)
-    if buffer is None:
-        return "", 0, "the output"
-    return code.made_by[buffer.name], buffer.size_bytes, "the output"
+    return over_limit(Rung.LINK, "ram" if region == "RAM" else "flash", where, limit + over, limit, part=part)
 
 
 def _read(path: Path) -> str:

@@ -15,15 +15,17 @@ from typing import Any
 from emx_onnx_cgen.codegen.c_emitter import CEmitter
 from emx_onnx_cgen.compiler import Compiler, CompilerOptions
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.onnx_graph import with_batch_one
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.onnx_graph import with_batch_one
 from backends.c_qemu.cgen_patches import PatchedTemplates
 from backends.c_qemu.overlaps import descending
 from backends.c_qemu.planner import Buffer
 from backends.c_qemu.schedule import Call, Schedule, schedule
 
 ARENA = "net_arena"
+_ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
+_ROW = 30  # bytes a source line
 _FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
 # A fused multiply-add rounds once where onnxruntime rounds twice: outputs would differ in the last bit. Where
 # onnxruntime itself fuses, the templates say fmaf (backends/c_qemu/cgen_patches.py).
@@ -123,24 +125,39 @@ class _ArenaEmitter(CEmitter):  # type: ignore[misc]
         shape = self._codegen_shape(constant.shape)
         c_type, name = constant.dtype.c_type, constant.name
         if c_type in ("int8_t", "uint8_t"):  # gcc reads a string ten times faster than numbers
-            values = _string(constant.data)
+            escaped = [_ESCAPES[value & 0xFF] for value in constant.data]
+            rows = ("".join(escaped[i : i + _ROW]) for i in range(0, len(escaped), _ROW))
+            values = "\n    ".join(f'"{row}"' for row in rows)
         else:
             numbers = (self._format_weight_value(value, constant.dtype) for value in constant.data)
             values = f"{{{', '.join(numbers)}}}"
         if len(shape) == 1:
             return f"static const EMX_UNUSED {c_type} {name}[{shape[0]}] = {values};"
-        rows = "".join(f"[{size}]" for size in shape[1:])
+        inner = "".join(f"[{size}]" for size in shape[1:])
         return (
             f"static const EMX_UNUSED {c_type} {name}_data[{prod(shape)}] = {values};\n"
-            f"static const EMX_UNUSED {c_type} (*const {name}){rows} = (const void *){name}_data;"
+            f"static const EMX_UNUSED {c_type} (*const {name}){inner} = (const void *){name}_data;"
         )
 
     def _emit_operator_functions(self, model: Any, resolved_ops: Sequence[Any]) -> str:
         if any(temp.is_sequence for temp in self.temps):
             raise ToolchainError("the network has tensors of variable size; a microcontroller needs fixed ones.")
-        self.layout = _layout(model, resolved_ops, self.temps)
+        shapes = {tensor.name: tensor.shape for tensor in (*self.temps, *model.constants)}
+        shapes |= dict(zip(model.input_names, model.input_shapes, strict=True))
+        shapes |= dict(zip(model.output_names, model.output_shapes, strict=True))
+        if unknown := sorted({name for op in resolved_ops for name in op.call_args()} - shapes.keys()):
+            raise ToolchainError(f"the generated C passes {', '.join(unknown)}, which is no tensor of the network.")
+        made = schedule(resolved_ops, self.temps, shapes)
+        nodes = [info.name or info.op_type for info in model.node_infos]
+        self.layout = _Layout(made, {name: nodes[call.op] for call in made.calls for name in call.writes}, {})
+        named = reversed(list(zip(nodes, resolved_ops, strict=True)))  # the first reader counts
+        readers = {name: node for node, op in named for name in op.call_args()}
+        for constant in model.constants:
+            if reader := readers.get(constant.name):
+                size = len(constant.data) * constant.dtype.np_dtype.itemsize
+                self.layout.weights[reader] = self.layout.weights.get(reader, 0) + size
         text: str = super()._emit_operator_functions(model, resolved_ops)
-        if self.layout.turned != self.layout.schedule.descending:
+        if self.layout.turned != made.descending:
             raise ToolchainError("emx-onnx-cgen did not hand over every operator: this version is not supported.")
         return text
 
@@ -158,7 +175,12 @@ class _ArenaEmitter(CEmitter):  # type: ignore[misc]
             raise ToolchainError("the network has tensors of variable size; a microcontroller needs fixed ones.")
         self.layout.signature = self._entrypoint_signature(model, dim_order=dim_order, **names)
         made = self.layout.schedule
-        body = [self._pointer(temp, made.offsets[temp.name]) for temp in temps]
+        body = []
+        for temp in temps:
+            rows = "".join(f"[{size}]" for size in self._codegen_shape(temp.shape)[1:])
+            declared = f"(*{temp.name}){rows}" if rows else f"*{temp.name}"
+            start = made.offsets[temp.name] // temp.dtype.np_dtype.itemsize
+            body.append(f"{temp.dtype.c_type} {declared} = (void *)({ARENA} + {start});")
         body += [line for call in made.calls if (line := self._call(call, model, ops[call.op], made.offsets))]
         lines = [f"void {model.name}({self.layout.signature}) {{", *(f"    {line}" for line in body), "}"]
         if made.arena_bytes:
@@ -177,12 +199,6 @@ class _ArenaEmitter(CEmitter):  # type: ignore[misc]
             return ""
         return f"memmove({target}, (const {dtype.c_type} *){source} + {start}, {size * value_bytes});"
 
-    def _pointer(self, temp: Any, offset: int) -> str:
-        rows = "".join(f"[{size}]" for size in self._codegen_shape(temp.shape)[1:])
-        declared = f"(*{temp.name}){rows}" if rows else f"*{temp.name}"
-        start = offset // temp.dtype.np_dtype.itemsize
-        return f"{temp.dtype.c_type} {declared} = (void *)({ARENA} + {start});"
-
 
 @functools.cache
 def _compiler() -> tuple[Any, _ArenaEmitter]:
@@ -196,35 +212,7 @@ def _compiler() -> tuple[Any, _ArenaEmitter]:
     return compiler, emitter
 
 
-def _layout(model: Any, ops: Sequence[Any], temps: Sequence[Any]) -> _Layout:
-    constants = {constant.name: constant for constant in model.constants}
-    shapes = {tensor.name: tensor.shape for tensor in (*temps, *model.constants)}
-    shapes |= dict(zip(model.input_names, model.input_shapes, strict=True))
-    shapes |= dict(zip(model.output_names, model.output_shapes, strict=True))
-    if unknown := sorted({name for op in ops for name in op.call_args()} - shapes.keys()):
-        raise ToolchainError(f"the generated C passes {', '.join(unknown)}, which is no tensor of the network.")
-    made = schedule(ops, temps, shapes)
-    nodes = [info.name or info.op_type for info in model.node_infos]
-    layout = _Layout(made, {name: nodes[call.op] for call in made.calls for name in call.writes}, {})
-    readers = {name: node for node, op in reversed(list(zip(nodes, ops, strict=True))) for name in op.call_args()}
-    for name, constant in constants.items():
-        if name in readers:
-            size = len(constant.data) * constant.dtype.np_dtype.itemsize
-            layout.weights[readers[name]] = layout.weights.get(readers[name], 0) + size
-    return layout
-
-
-_ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
-_ROW = 30  # bytes a source line
-
-
-def _string(values: Sequence[int]) -> str:
-    escaped = [_ESCAPES[value & 0xFF] for value in values]
-    rows = ("".join(escaped[i : i + _ROW]) for i in range(0, len(escaped), _ROW))
-    return "\n    ".join(f'"{row}"' for row in rows)
-
-
-def _macros(deployed: DeployedNetwork, layout: _Layout) -> str:
+def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
     channels, height, width = deployed.input_shape
     size = deployed.output_dtype.itemsize
     macros: dict[str, object] = {
@@ -243,10 +231,7 @@ def _macros(deployed: DeployedNetwork, layout: _Layout) -> str:
             "NET_OUTPUT_SCALE": f"{deployed.output_scale!r}f",
             "NET_OUTPUT_ZERO_POINT": deployed.output_zero_point,
         }
-    return "\n".join(f"#define {name} {value}" for name, value in macros.items())
-
-
-def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
+    defines = "\n".join(f"#define {name} {value}" for name, value in macros.items())
     c_type = "int8_t" if deployed.precision == "int8" else "float"
     meaning = "pixel - 128" if deployed.precision == "int8" else "(pixel - 128) / 128"
     return f"""/* A neural network in plain C: needs only the C library's math. Generated; do not edit.
@@ -260,7 +245,7 @@ def _header(deployed: DeployedNetwork, layout: _Layout) -> str:
 
 #include <stdint.h>
 
-{_macros(deployed, layout)}
+{defines}
 
 #ifdef __cplusplus
 extern "C" {{

@@ -11,8 +11,8 @@ The C must give the bits of onnxruntime 1.31.1's Linux wheel on x86-64 with AVX2
 - average pool: a float sum of real values, row by row, the zero point added before rounding (qlinear_pool.cc); one
   window of the image's size is a global pool there: an integer sum, rounded first.
 
-tests/backends/test_operators.py holds every operator to this. The float average pool is patched to need no stack, the
-float concat because its output may lie over its inputs.
+tests/backends/c_qemu/test_operators.py holds every operator to this. The float average pool is patched to need no
+stack, the float concat because its output may lie over its inputs.
 """
 
 import functools
@@ -20,7 +20,7 @@ from typing import Any
 
 from jinja2 import BaseLoader, Environment, PackageLoader
 
-from automcu_ray.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError
 
 
 def _horner(variable: str, *coefficients: str) -> str:

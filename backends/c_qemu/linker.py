@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from automcu_ray.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError
 
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d{1,12}) bytes?")  # "1 byte"
 _REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s+\d+ (?:B|KB|MB|GB)\s", re.MULTILINE)
@@ -16,7 +16,10 @@ _EXPECTED = ("overflowed by", "will not fit in region", "section VMA overlaps")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a firmware lies, and the room that its linker script reserves; `start` is where the processor starts."""
+    """Where a firmware lies, and the room that its linker script reserves, in bytes.
+
+    `start_origin` is the address where the processor starts.
+    """
 
     flash_origin: int
     flash_bytes: int

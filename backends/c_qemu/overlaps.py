@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.liveness import APART, IN_PLACE, Axis, Lag, window_lag
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.sizing.peak_memory import APART, IN_PLACE, Axis, Lag, window_lag
 
 Shapes = Mapping[str, tuple[int, ...]]
 _OUTPUT_LOOP = re.compile(r"for \(idx_t (n|g|oc|od0|od1|c|oh|ow) = 0; \1 < (\d+); \+\+\1\)")
@@ -43,10 +43,8 @@ def lags(op: Any, shapes: Shapes) -> dict[str, Lag]:
     """Return the lags, in elements, at which an operator's one output may be written over an input, by its name."""
     rule = _RULES.get(type(op).__name__)
     found = rule(op, shapes) if rule else {}
-    names = op.input_names
-    return {
-        name: lag for name, lag in found.items() if names.count(name) == 1
-    }  # read twice: two rules would have to hold
+    names = op.input_names  # one that is read twice stays apart: two rules would have to hold
+    return {name: lag for name, lag in found.items() if names.count(name) == 1}
 
 
 def descending(function: str) -> str:
@@ -87,10 +85,6 @@ def _average_pool(op: Any, shapes: Shapes) -> dict[str, Lag]:
     return {op.input0: window_lag(op.channels, (1, 1), rows, columns)}
 
 
-def _global_pool(op: Any, shapes: Shapes) -> dict[str, Lag]:
-    return {} if op.channels_last or op.batch != 1 else {op.input0: IN_PLACE}
-
-
 def _unary(op: Any, shapes: Shapes) -> dict[str, Lag]:
     return {op.input0: IN_PLACE}
 
@@ -127,7 +121,7 @@ _RULES: dict[str, Callable[[Any, Shapes], dict[str, Lag]]] = {
     "MaxPoolOp": _max_pool,
     "AveragePoolOp": _average_pool,
     "QLinearAveragePoolOp": _average_pool,
-    "QLinearGlobalAveragePoolOp": _global_pool,
+    "QLinearGlobalAveragePoolOp": lambda op, _: {} if op.channels_last or op.batch != 1 else {op.input0: IN_PLACE},
     "UnaryOp": _unary,
     "ClipOp": _unary,
     "QLinearUnaryOp": _unary,

@@ -3,10 +3,10 @@
 So may a buffer and one that is read for the last time while it is written, if the kernel allows it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from automcu_ray.liveness import Lag, shared_size
+from automcu_ray.sizing.peak_memory import Lag, shared_size
 
 _ATTEMPTS = 20  # for each of two orders; 13 did for 1,999 of 2,000 random specs, and nothing for the other one
 
@@ -41,33 +41,25 @@ class Plan:
 def plan(buffers: Sequence[Buffer]) -> Plan:
     """Return offsets such that buffers that live together overlap only as they may; the same ones every time.
 
-    Not always the optimum: the attempts end when the arena is as small as `lower_bound_bytes`, or are used up.
+    Buffers are placed from the last to the first, then by size (Pisarchyk & Lee 2020, arXiv:2001.03288, section 5.2),
+    each at the lowest place where it fits; whichever sticks out most goes first in the next attempt. Not always the
+    optimum: the attempts end when the arena is as small as `lower_bound_bytes`, or are used up.
     """
     least = lower_bound_bytes(buffers)
     best: Plan | None = None
-    for made in _attempts(buffers):
-        if best is None or made.arena_bytes < best.arena_bytes:
-            best = made
-        if best.arena_bytes == least:
-            break
-    assert best is not None, "there are attempts"
-    return best
-
-
-def _attempts(buffers: Sequence[Buffer]) -> Iterator[Plan]:
-    """Yield plans: buffers from the last to the first, then by size, each at the lowest place where it fits.
-
-    Whichever sticks out most goes first in the next attempt. By size is Pisarchyk & Lee 2020, arXiv:2001.03288,
-    section 5.2.
-    """
     backwards = sorted(buffers, key=lambda b: (-b.first, -b.size_bytes, b.name))
     by_size = sorted(buffers, key=lambda b: (-b.size_bytes, b.first, b.name))
     for order in (backwards, by_size):
         for _ in range(_ATTEMPTS):
             made = _place(order)
-            yield made
+            if best is None or made.arena_bytes < best.arena_bytes:
+                best = made
+            if best.arena_bytes == least:
+                return best
             highest = [b for b in order if made.offsets[b.name] + b.size_bytes == made.arena_bytes]
             order = highest + [b for b in order if b not in highest]
+    assert best is not None, "there are attempts"
+    return best
 
 
 def _place(order: Iterable[Buffer]) -> Plan:

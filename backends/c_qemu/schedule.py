@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.liveness import ANYWHERE, APART, Lag, Step, best_order
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.sizing.peak_memory import ANYWHERE, APART, Lag, Step, best_order
 from backends.c_qemu.overlaps import Copy, Shapes, copies, lags
 from backends.c_qemu.planner import Buffer, plan
 
@@ -52,8 +52,26 @@ def schedule(ops: Sequence[Any], temps: Sequence[Any], shapes: Shapes) -> Schedu
     sizes = {temp.name: prod(temp.shape) * value_bytes for temp in temps}
     made = {name for op in ops for name in op.output_names}
     given = [call for index, op in enumerate(ops) for call in _calls(index, op, made, shapes, value_bytes)]
-    calls = [given[index] for index in best_order(_steps(given, sizes))]
-    buffers = _buffers(calls, sizes)
+    maker = {name: number for number, call in enumerate(given) for name in call.writes}
+    steps = []  # in bytes; several outputs of a call are taken to be needed as long as any of them
+    for call in given:
+        lags_by_maker = {maker[name]: lag for name, lag in call.reads.items()}
+        written = sum(sizes.get(name, 0) for name in call.writes)
+        steps.append(Step(tuple(lags_by_maker), written, tuple(lags_by_maker.values())))
+    calls = [given[index] for index in best_order(steps)]
+    last = {name: at for at, call in enumerate(calls) for name in (*call.writes, *call.reads)}
+    buffers = tuple(
+        Buffer(
+            name,
+            sizes[name],
+            at,
+            last[name],
+            tuple((read, lag) for read, lag in call.reads.items() if last[read] == at and read in sizes),
+        )
+        for at, call in enumerate(calls)
+        for name in call.writes
+        if name in sizes
+    )
     found = plan(buffers)
     turned = (calls[b.first] for b in buffers if _lies_behind(b, sizes, found.offsets))
     numbers = frozenset(call.op for call in turned if call.copy is None)
@@ -73,32 +91,6 @@ def _calls(index: int, op: Any, made: set[str], shapes: Shapes, value_bytes: int
         if name in made and name not in writes
     }
     return [Call(index, writes, reads)]
-
-
-def _steps(calls: Sequence[Call], sizes: dict[str, int]) -> list[Step]:
-    """Return calls as steps in bytes; several outputs of one are taken to be needed as long as any of them."""
-    maker = {name: number for number, call in enumerate(calls) for name in call.writes}
-    steps = []
-    for call in calls:
-        reads = {maker[name]: lag for name, lag in call.reads.items()}
-        steps.append(Step(tuple(reads), sum(sizes.get(name, 0) for name in call.writes), tuple(reads.values())))
-    return steps
-
-
-def _buffers(calls: Sequence[Call], sizes: dict[str, int]) -> tuple[Buffer, ...]:
-    last = {name: at for at, call in enumerate(calls) for name in (*call.writes, *call.reads)}
-    return tuple(
-        Buffer(
-            name,
-            sizes[name],
-            at,
-            last[name],
-            tuple((read, lag) for read, lag in call.reads.items() if last[read] == at and read in sizes),
-        )
-        for at, call in enumerate(calls)
-        for name in call.writes
-        if name in sizes
-    )
 
 
 def _lies_behind(buffer: Buffer, sizes: dict[str, int], offsets: dict[str, int]) -> bool:

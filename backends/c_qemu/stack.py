@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 
-from automcu_ray.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError
 
 HARNESS_BYTES = 256  # main's own frame, at most 128, and an interrupt's: 112 with the FPU's registers, its handler 8
 GUARD_BYTES = 256  # beyond the bound: what a run finds changed there is an overflow, even where it skipped some words

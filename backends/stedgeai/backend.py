@@ -12,17 +12,17 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation
-from automcu_ray.graph import Graph
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.networks.graph import Graph
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
 from backends import int8_graph, qdq
-from backends.base import Backend, Firmware, foresee_whole_tensors
-from backends.digest import SHARED, digest
+from backends.base import Backend, Firmware, check_bounds_of_whole_tensors
 from backends.programs import Completed, Runner, cpu_seconds, missing, run_program, scratch_folder
 from backends.qdq import importable
+from backends.source_fingerprint import SHARED, digest
 from backends.stedgeai.json_reports import read_json
 from backends.stedgeai.report import VendorReport, agreed
 from backends.stedgeai.text_reports import read_text
@@ -80,9 +80,9 @@ class StEdgeAiBackend(Backend):
             f"ST's tool builds for STM32 only. Take a target named stm32..., or backend c_qemu for {task.target.name}"
         )
 
-    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+    def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
         """`--compression none` keeps all weights; ST's planner is its own."""
-        return foresee_whole_tensors(graph, task)
+        return check_bounds_of_whole_tensors(graph, task)
 
     def version(self) -> str:
         ours = digest(Path(__file__).parent, int8_graph, qdq, *SHARED)
@@ -115,21 +115,25 @@ class StEdgeAiBackend(Backend):
         sources: tuple[Path, ...] = ()
         if report.feasible:
             sources = self._generate(report, deployed, target, workdir)
-            report = report.model_copy(update={"notes": (*report.notes, *self._validate(deployed, target, workdir))})
+            report = report.replace(notes=(*report.notes, *self._validate(deployed, target, workdir)))
         seconds = {str(Rung.CONVERT): converted - start, str(Rung.VENDOR): cpu_seconds() - converted}
-        return Firmware(report.model_copy(update={"seconds_by_rung": seconds}), None, sources, workdir)
+        return Firmware(report.replace(seconds_by_rung=seconds), None, sources, workdir)
 
     def _generate(
         self, report: FeasibilityReport, deployed: DeployedNetwork, target: McuTarget, workdir: Path
     ) -> tuple[Path, ...]:
-        """Return the C code, once its sizes are those of the verdict."""
+        """Return the C code, ST's report and the ONNX file that they were made of; its sizes must be the verdict's."""
         found = self._ask("generate", deployed, target, workdir)
         if isinstance(found, Violation):
             raise ToolchainError(f"{TOOL} generate refuses what analyze took: {found.message}. Log: {workdir}.")
         again = judge(*found, deployed, target, Constraints())
         if (again.ram, again.flash) != (report.ram, report.flash):
             raise ToolchainError(f"{TOOL} generate found {again.ram}, {again.flash}, analyze other sizes: {workdir}.")
-        return _sources(workdir)
+        written = [p for p in sorted((workdir / OUTPUT).iterdir()) if _SOURCE.fullmatch(p.name) and not p.is_symlink()]
+        if not {f"{NAME}.c", f"{NAME}.h"} <= {path.name for path in written}:
+            names = [path.name for path in written]
+            raise ToolchainError(f"{TOOL} generate should write {NAME}.c and {NAME}.h, found {names}.")
+        return (*written, workdir / MODEL)
 
     def _ask(
         self, command: str, deployed: DeployedNetwork, target: McuTarget, workdir: Path
@@ -151,8 +155,15 @@ class StEdgeAiBackend(Backend):
         for folder in (WORKSPACE, OUTPUT):
             shutil.rmtree(workdir / folder, ignore_errors=True)  # no figure of another run
             (workdir / folder).mkdir()
-        tool = self._tool()
-        argv = [tool, command, "--model", MODEL, "--type", "onnx", "--name", NAME, *_options(tool, deployed, target)]
+        tool, series = self._tool(), _SERIES.match(target.name)
+        if series is None:
+            raise ToolchainError(f"{TOOL} needs a target of the STM32 series, found {target.name!r}.")
+        argv = [tool, command, "--model", MODEL, "--type", "onnx", "--name", NAME]
+        if Path(tool).name == OLDER_TOOL:  # X-CUBE-AI up to 8 keeps input and output apart unless told otherwise
+            argv += ["--series", series[0], "--allocate-inputs", "--allocate-outputs"]
+        else:
+            argv += ["--target", series[0]]
+            argv += ["--input-data-type", "int8", "--output-data-type", "int8"] if deployed.precision == "int8" else []
         argv += ["--optimization", self.optimization, "--compression", "none", "--verbosity", "1"]
         argv += ["--workspace", WORKSPACE, "--output", OUTPUT, *more]
         return self.run(argv, timeout_s=self.timeout_s, cwd=workdir)
@@ -182,17 +193,6 @@ def find_tool() -> str | None:
     return found and os.path.abspath(found)
 
 
-def _options(tool: str, deployed: DeployedNetwork, target: McuTarget) -> list[str]:
-    """Return the options that differ: X-CUBE-AI up to 8 calls the target a series and keeps input and output apart."""
-    series = _SERIES.match(target.name)
-    if series is None:
-        raise ToolchainError(f"{TOOL} needs a target of the STM32 series, found {target.name!r}.")
-    if Path(tool).name == OLDER_TOOL:
-        return ["--series", series[0], "--allocate-inputs", "--allocate-outputs"]
-    integer = ["--input-data-type", "int8", "--output-data-type", "int8"] if deployed.precision == "int8" else []
-    return ["--target", series[0], *integer]
-
-
 def _read(command: str, workdir: Path) -> VendorReport:
     """Return the figures of the report that a command left; where there is JSON beside it, both must agree."""
     found = read_text(_text(workdir / OUTPUT / f"{NAME}_{command}_report.txt"))
@@ -212,11 +212,3 @@ def _text(path: Path) -> str:
         raise ToolchainError(f"{TOOL} should leave {path.name}, found none. Log: {path.parents[1]}.")
     with path.open("rb") as file:
         return file.read(REPORT_BYTES).decode(errors="replace")
-
-
-def _sources(workdir: Path) -> tuple[Path, ...]:
-    """Return the C code, ST's report and the ONNX file that they were made of."""
-    written = [p for p in sorted((workdir / OUTPUT).iterdir()) if _SOURCE.fullmatch(p.name) and not p.is_symlink()]
-    if not {f"{NAME}.c", f"{NAME}.h"} <= {path.name for path in written}:
-        raise ToolchainError(f"{TOOL} generate should write {NAME}.c and {NAME}.h, found {[p.name for p in written]}.")
-    return (*written, workdir / MODEL)

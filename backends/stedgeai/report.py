@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from automcu_ray.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError
 
 
 @dataclass(frozen=True)

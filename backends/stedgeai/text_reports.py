@@ -47,8 +47,8 @@ def read_text(text: str) -> VendorReport:
     if tool is None or model is None:
         raise unreadable(f"its first line should name the tool and a later one the model, found {text[:80]!r}")
     figures = _npu(text) if "\nMemory usage information" in text else _cortex_m(text)
-    runtime = _runtime(text, figures)
-    return replace(figures, tool=tool[0].strip(), model=model[1], operators=_operators(text), runtime=runtime)
+    kinds = tuple(sorted({kind for kind in _LAYER.findall(text) if kind not in _NO_OPERATORS}))
+    return replace(figures, tool=tool[0].strip(), model=model[1], operators=kinds, runtime=_runtime(text, figures))
 
 
 def _cortex_m(text: str) -> VendorReport:
@@ -56,7 +56,11 @@ def _cortex_m(text: str) -> VendorReport:
     if ram is None:
         raise unreadable("no line 'ram (total)' with its three parts: cut off, or a layout that is not supported")
     total, in_ram, entry, result = _numbers(ram)
-    repeated = _end(text)
+    end = _END.search(text) or _END_5.search(text)
+    if end is None:
+        raise unreadable("the line that repeats its figures is missing: cut off, or a layout that is not supported")
+    numbers = [[number] for number in _numbers(end)]  # versions 5 repeat two figures, later ones four
+    repeated = dict(zip(("macc", "weights", "activations", "io"), [*numbers, [], []], strict=False))
     agreed("ram (total)", [total, in_ram + entry + result])
     agreed("input and output", [entry + result, *repeated["io"]])
     return VendorReport(
@@ -69,16 +73,6 @@ def _cortex_m(text: str) -> VendorReport:
         output_bytes=result,
         buffers=_buffers(text),
     )
-
-
-def _end(text: str) -> dict[str, list[int]]:
-    """Return what the line at a report's end repeats; versions 5 repeat two figures, later ones four."""
-    for pattern in (_END, _END_5):
-        if found := pattern.search(text):
-            names = ("macc", "weights", "activations", "io")
-            numbers = [[number] for number in _numbers(found)]
-            return dict(zip(names, [*numbers, [], []], strict=False))
-    raise unreadable("the line that repeats its figures is missing: cut off, or a layout that is not supported")
 
 
 def _npu(text: str) -> VendorReport:
@@ -98,15 +92,8 @@ def _npu(text: str) -> VendorReport:
         rounding = sum(_NPU_ROUNDING * _UNIT[unit] for _, unit in printed if unit != "B") * several
         if abs(sum(found) - stated) > rounding:
             raise unreadable(f"{what} of the NPU's regions should add up to {stated:.0f}, found {sum(found):.0f}")
-    weights, activations = (_bytes(*total.groups()[at : at + 2]) for at in (2, 4))
-    return VendorReport(
-        tool="",
-        model="",
-        weights_bytes=round(weights),
-        activations_bytes=round(activations),
-        input_bytes=0,
-        output_bytes=0,
-    )
+    weights, activations = (round(_bytes(*total.groups()[at : at + 2])) for at in (2, 4))
+    return VendorReport("", "", weights, activations, input_bytes=0, output_bytes=0)
 
 
 def _runtime(text: str, figures: VendorReport) -> Runtime | None:
@@ -114,7 +101,11 @@ def _runtime(text: str, figures: VendorReport) -> Runtime | None:
     table = _SECTIONS.search(text)
     if table is None:
         return None
-    rows = _section_rows(table[0])
+    rows = {}  # a name and four sizes; split by words, for a pattern would try every blank anew
+    for words in (line.split() for line in table[0].split("\n") if line[:1] == " " != line[1:2]):
+        name, sizes = " ".join(words[:-4]).strip("*"), words[-4:]
+        if name and all(re.fullmatch(_N, size) for size in sizes):
+            rows[name] = [_number(size) for size in sizes]
     sums = {name: (_number(flash), _number(ram)) for name, flash, ram in _SUMMARY.findall(table[0])}
     try:
         total, runtime, stored, live, io = (rows.pop(name) for name in _SECTION_SUMS)
@@ -130,21 +121,6 @@ def _runtime(text: str, figures: VendorReport) -> Runtime | None:
         raise unreadable(f"linked weights should be {figures.weights_bytes} bytes and padding, found {sum(stored)}")
     code = sum(sum(row[:3]) for name, row in rows.items() if name.endswith(".o"))
     return Runtime(*runtime_sum, code_bytes=code, total_flash_bytes=total_sum[0])
-
-
-def _section_rows(table: str) -> dict[str, list[int]]:
-    """Return the rows of a name and four sizes; split by words, for a pattern would try every blank anew."""
-    rows = {}
-    for words in (line.split() for line in table.split("\n") if line[:1] == " " != line[1:2]):
-        name, sizes = " ".join(words[:-4]).strip("*"), words[-4:]
-        if name and all(re.fullmatch(_N, size) for size in sizes):
-            rows[name] = [_number(size) for size in sizes]
-    return rows
-
-
-def _operators(text: str) -> tuple[str, ...]:
-    """Return the types of the layers that the tool lists, sorted; inputs and constants are no operators."""
-    return tuple(sorted({kind for kind in _LAYER.findall(text) if kind not in _NO_OPERATORS}))
 
 
 def _buffers(text: str) -> tuple[Buffer, ...]:

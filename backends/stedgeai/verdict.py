@@ -4,10 +4,10 @@ import re
 
 import onnx
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
-from automcu_ray.target import Constraints, McuTarget
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.problem.target import Constraints, McuTarget
 from backends.qdq import result_name
 from backends.stedgeai.report import VendorReport
 
@@ -46,7 +46,25 @@ def judge(
     Raises:
         ToolchainError: the report lacks what the runtime needs, without which nothing can be said to fit.
     """
-    ram, flash = _usage(found)
+    runtime = found.runtime
+    if runtime is None or runtime.code_bytes is None or runtime.total_flash_bytes is None:
+        raise ToolchainError(
+            "ST's report should give the memory of code and runtime, found none: that takes version 8.0 or later, and "
+            "arm-none-eabi-gcc on PATH."
+        )
+    ram = RamUsage(
+        arena_bytes=found.activations_bytes,
+        io_bytes=found.io_bytes,
+        stack_bytes=0,
+        data_bss_bytes=runtime.ram_bytes,
+        total_bytes=found.ram_bytes + runtime.ram_bytes,
+    )
+    flash = FlashUsage(
+        code_bytes=runtime.code_bytes,
+        weights_bytes=runtime.total_flash_bytes - runtime.flash_bytes,
+        runtime_bytes=runtime.flash_bytes - runtime.code_bytes,
+        total_bytes=runtime.total_flash_bytes,
+    )
     needs = (
         ("ram", ram.total_bytes, constraints.ram_limit_bytes(target)),
         ("flash", flash.total_bytes, constraints.flash_limit_bytes(target)),
@@ -68,42 +86,16 @@ def judge(
     )
 
 
-def _usage(found: VendorReport) -> tuple[RamUsage, FlashUsage]:
-    runtime = found.runtime
-    if runtime is None or runtime.code_bytes is None or runtime.total_flash_bytes is None:
-        raise ToolchainError(
-            "ST's report should give the memory of code and runtime, found none: that takes version 8.0 or later, and "
-            "arm-none-eabi-gcc on PATH."
-        )
-    ram = RamUsage(
-        arena_bytes=found.activations_bytes,
-        io_bytes=found.io_bytes,
-        stack_bytes=0,
-        data_bss_bytes=runtime.ram_bytes,
-        total_bytes=found.ram_bytes + runtime.ram_bytes,
-    )
-    flash = FlashUsage(
-        code_bytes=runtime.code_bytes,
-        weights_bytes=runtime.total_flash_bytes - runtime.flash_bytes,
-        runtime_bytes=runtime.flash_bytes - runtime.code_bytes,
-        total_bytes=runtime.total_flash_bytes,
-    )
-    return ram, flash
-
-
 def _violation(resource: str, need: int, limit: int, found: VendorReport, deployed: DeployedNetwork) -> Violation:
-    largest = found.largest(in_flash=resource == "flash")
-    where = _node(largest.name, deployed) if largest else ""
-    part = f"; the largest array is {largest.name} of {where} ({largest.size_bytes} bytes)." if largest else "."
-    return over_limit(Rung.VENDOR, resource, where, need, limit, part=part)
-
-
-def _node(array: str, deployed: DeployedNetwork) -> str:
-    """Return the node of the deployed network that an array of ST's C belongs to; the array where none is known.
+    """Return a violation that names the largest array, and the node of the deployed network that it belongs to.
 
     ST names arrays after the tensor that a node gives: `/fc1/Gemm` becomes `_fc1_Gemm_weights`.
     """
-    names = [node.name for node in onnx.load_from_string(deployed.onnx).graph.node]
-    known = {re.sub(r"\W", "_", result_name(name)): name for name in names}
-    matching = [name for name in known if array.startswith(f"{name}_")]
-    return known[max(matching, key=len)] if matching else array
+    where, part = "", "."
+    if largest := found.largest(in_flash=resource == "flash"):
+        names = [node.name for node in onnx.load_from_string(deployed.onnx).graph.node]
+        known = {re.sub(r"\W", "_", result_name(name)): name for name in names}
+        matching = [name for name in known if largest.name.startswith(f"{name}_")]
+        where = known[max(matching, key=len)] if matching else largest.name
+        part = f"; the largest array is {largest.name} of {where} ({largest.size_bytes} bytes)."
+    return over_limit(Rung.VENDOR, resource, where, need, limit, part=part)

@@ -10,17 +10,17 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from automcu_ray import onnx_graph
-from automcu_ray.errors import ToolchainError
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.feasibility import FeasibilityReport, Rung, Violation, over_limit
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation, over_limit
+from automcu_ray.deploy import onnx_graph
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
 from backends import int8_graph
 from backends.base import Backend, Firmware
-from backends.digest import SHARED, digest
 from backends.int8_graph import Int8Graph, read_int8_graph
 from backends.programs import LOG, cpu_seconds
+from backends.source_fingerprint import SHARED, digest
 from backends.venvs.environment import FOREIGN, Environment
 
 PROBE, ANSWERS = "probe.npy", "answers.int8"  # beside the graph: what goes into the program and comes out
@@ -125,8 +125,13 @@ class VenvBackend(Backend):
         graph.write(workdir)
         np.save(workdir / PROBE, deployed.encode(images))
         self.python([str(FOREIGN / self.program), ".", *self.arguments(target)], workdir)
-        wanted = deployed.run(images)
-        steps = np.abs(_answers(workdir / ANSWERS, wanted.shape).astype(int) - wanted)
+        wanted, path = deployed.run(images), workdir / ANSWERS
+        if path.is_symlink() or not path.is_file():
+            raise ToolchainError(f"{path.name} should hold the answers, found none.")
+        if (size := path.stat().st_size) != wanted.size:
+            raise ToolchainError(f"{path.name} should hold int8 answers of shape {wanted.shape}, found {size} bytes.")
+        answers = np.frombuffer(path.read_bytes(), np.int8, wanted.size).reshape(wanted.shape)
+        steps = np.abs(answers.astype(int) - wanted)
         if steps.mean() > MAX_MEAN_STEPS:
             raise ToolchainError(
                 f"what {self.name} wrote should answer as onnxruntime does, found {steps.mean():.1f} of 256 steps "
@@ -142,36 +147,22 @@ def probes(shape: tuple[int, int, int]) -> npt.NDArray[np.uint8]:
     return np.asarray((noise - 128) * contrast + 128, np.uint8)
 
 
-def _answers(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    """Return the answers that a file holds: their bytes and nothing else."""
-    if path.is_symlink() or not path.is_file():
-        raise ToolchainError(f"{path.name} should hold the answers, found none.")
-    if path.stat().st_size != prod(shape):
-        raise ToolchainError(
-            f"{path.name} should hold int8 answers of shape {shape}, found {path.stat().st_size} bytes."
-        )
-    return np.frombuffer(path.read_bytes(), np.int8, prod(shape)).reshape(shape)
-
-
 def judge(made: Compiled, graph: Int8Graph, target: McuTarget, constraints: Constraints) -> tuple[Violation, ...]:
     """Return what does not fit, RAM first."""
     sizes = {name: prod(tensor.shape) for name, tensor in graph.tensors.items()}
     live = {node.name: sum(sizes[name] for name in {*node.inputs, node.output}) for node in graph.nodes}
-    weights = {node.name: _weight_bytes(graph, node.output) for node in graph.nodes}
+    held = {name: values.nbytes for name, values in graph.constants.items()}
+    weights = {
+        node.name: held.get(f"{node.output}/weight", 0) + held.get(f"{node.output}/bias", 0) for node in graph.nodes
+    }
     rows: tuple[tuple[Literal["ram", "flash"], int, int, dict[str, int], str], ...] = (
         ("ram", made.ram_bytes, constraints.ram_limit_bytes(target), live, "input and output"),
         ("flash", made.flash_bytes, constraints.flash_limit_bytes(target), weights, "the weights"),
     )
-    return tuple(
-        _violation(resource, need, limit, parts, what) for resource, need, limit, parts, what in rows if need > limit
-    )
-
-
-def _weight_bytes(graph: Int8Graph, output: str) -> int:
-    return sum(graph.constants[key].nbytes for key in (f"{output}/weight", f"{output}/bias") if key in graph.constants)
-
-
-def _violation(resource: Literal["ram", "flash"], need: int, limit: int, parts: dict[str, int], what: str) -> Violation:
-    where, size = max(parts.items(), key=lambda item: item[1])
-    part = f"; the largest part is {what} of {where} ({size} bytes)."
-    return over_limit(Rung.VENDOR, resource, where, need, limit, part=part)
+    found = []
+    for resource, need, limit, parts, what in rows:
+        if need > limit:
+            where, size = max(parts.items(), key=lambda item: item[1])
+            part = f"; the largest part is {what} of {where} ({size} bytes)."
+            found.append(over_limit(Rung.VENDOR, resource, where, need, limit, part=part))
+    return tuple(found)

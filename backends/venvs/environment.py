@@ -6,7 +6,6 @@ What an environment holds is pinned in `foreign/<name>.txt`. It lies in $AUTOMCU
 ~/.cache/automcu_ray, under a name that changes with that list and Python's version. PIP_ARGS goes to pip, as in make.
 """
 
-import contextlib
 import fcntl
 import functools
 import hashlib
@@ -15,12 +14,11 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from automcu_ray.errors import AutoMcuError, ToolMissingError, unknown_name
-from automcu_ray.verdicts import verdict_folder
+from automcu_ray.core.errors import AutoMcuError, ToolMissingError, unknown_name
+from automcu_ray.sizing.verdict_cache import verdict_folder
 from backends.programs import DISK_BYTES, LOG, Runner, run_program
 
 FOREIGN = Path(__file__).parent / "foreign"
@@ -71,16 +69,11 @@ class Environment:
         """
         if self.ready:
             return
-        with self._locked():
-            if not self.ready:  # made while we waited
-                self._make(run)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.folder.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel gives it back when its holder dies
-            yield
+            if not self.ready:  # made while we waited
+                self._make(run)
 
     def _make(self, run: Runner) -> None:
         started_s = time.monotonic()
@@ -92,20 +85,17 @@ class Environment:
         pip = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r", str(self.requirements)]
         pip += shlex.split(os.environ.get("PIP_ARGS", ""))
         for argv in ([sys.executable, "-m", "venv", str(self.folder)], [str(self.python), *pip]):
-            self._step(run, argv, workdir)
+            try:
+                done = run(argv, timeout_s=TIMEOUT_S, cwd=workdir)
+            except AutoMcuError as error:
+                raise self._failed(str(error)) from error
+            if done.returncode != 0:
+                said = [line for line in done.stderr.splitlines() if line.strip()]
+                errors = [line for line in said if line.lower().startswith("error")] or said[-1:]
+                raise self._failed(errors[0][:300] if errors else f"exit status {done.returncode}", workdir)
         shutil.rmtree(workdir)
         (self.folder / COMPLETE).write_text(self.requirements.read_text())
         _say(f"Made it in {time.monotonic() - started_s:.0f} s")
-
-    def _step(self, run: Runner, argv: list[str], workdir: Path) -> None:
-        try:
-            done = run(argv, timeout_s=TIMEOUT_S, cwd=workdir)
-        except AutoMcuError as error:
-            raise self._failed(str(error)) from error
-        if done.returncode != 0:
-            said = [line for line in done.stderr.splitlines() if line.strip()]
-            errors = [line for line in said if line.lower().startswith("error")] or said[-1:]
-            raise self._failed(errors[0][:300] if errors else f"exit status {done.returncode}", workdir)
 
     def _failed(self, why: str, workdir: Path | None = None) -> ToolMissingError:
         log = f" Log: {workdir / LOG}." if workdir else ""

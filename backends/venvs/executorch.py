@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pydantic import NonNegativeInt, PositiveInt, ValidationError
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.feasibility import Violation
-from automcu_ray.frozen import Frozen
-from automcu_ray.graph import Graph
-from automcu_ray.target import McuTarget
-from automcu_ray.task import Task
-from backends.base import foresee_whole_tensors
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import Violation
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.networks.graph import Graph
+from automcu_ray.problem.target import McuTarget
+from automcu_ray.problem.task import Task
+from backends.base import check_bounds_of_whole_tensors
 from backends.venvs.base import Compiled, VenvBackend
 from backends.venvs.environment import ENVIRONMENTS
 
@@ -35,9 +35,9 @@ class ExecutorchBackend(VenvBackend):
     program = "write_pte.py"
     products = (PROGRAM, REPORT)
 
-    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+    def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
         """The .pte holds all weights; ExecuTorch's planner is its own."""
-        return foresee_whole_tensors(graph, task)
+        return check_bounds_of_whole_tensors(graph, task)
 
     def arguments(self, target: McuTarget) -> tuple[str, ...]:
         return (target.core.rstrip("fd"),)  # the float unit does not matter to int8 kernels
@@ -62,7 +62,7 @@ class ExecutorchBackend(VenvBackend):
         )
 
 
-class ProgramReport(Frozen):
+class ProgramReport(FrozenModel):
     """What is in a .pte: calls by kernel, and the bytes that were planned for activations."""
 
     kernels: dict[str, PositiveInt]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.feasibility import Violation
-from automcu_ray.graph import Graph
-from automcu_ray.target import BYTES_PER_KB, McuTarget
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import Violation
+from automcu_ray.networks.graph import Graph
+from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
+from automcu_ray.problem.task import Task
 from backends.programs import Runner, run_program
 from backends.venvs.base import Compiled, VenvBackend
 from backends.venvs.environment import ENVIRONMENTS
@@ -60,7 +60,7 @@ class VelaBackend(VenvBackend):
         named = {"--system-config": system_config, "--memory-mode": memory_mode, "--optimise": optimise}
         self.flags = [word for flag, name in named.items() if name is not None for word in (flag, name)]
 
-    def foresee(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+    def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
         """Nothing is certain: Vela compresses weights, and computes maps in stripes that never exist whole."""
         return ()
 
@@ -73,27 +73,23 @@ class VelaBackend(VenvBackend):
     def compile(self, target: McuTarget, workdir: Path) -> Compiled:
         argv = ["-m", "ethosu.vela", MODEL, "--accelerator-config", self.accelerator, *self.flags]
         said = self.python([*argv, "--output-dir", OUTPUT, "--show-cpu-operations"], workdir)
-        summary, path = self._summary(workdir / OUTPUT)
-        file = workdir / OUTPUT / "net_vela.tflite"
-        if file.is_symlink() or not file.is_file():
-            raise ToolchainError(f"vela should write {file.name}, found none.")
-        use = operators_used(said)
-        return Compiled(
-            ram_bytes=summary.sram_bytes + summary.dram_bytes,
-            flash_bytes=file.stat().st_size,
-            notes=(f"{target.name} is taken to have an {self.accelerator}", *summary.notes(), *use.notes()),
-            sources=(workdir / MODEL, file, path),
-        )
-
-    def _summary(self, folder: Path) -> tuple["Summary", Path]:
-        paths = sorted(folder.glob("net_summary_*.csv"))
+        paths = sorted((workdir / OUTPUT).glob("net_summary_*.csv"))
         if len(paths) != 1 or paths[0].is_symlink() or paths[0].stat().st_size > _SUMMARY_BYTES:
             raise ToolchainError(f"vela should write one small summary, found {[path.name for path in paths]}.")
         found = read_summaries(paths[0].read_text(errors="replace"))
         wanted = self.accelerator.replace("-", "_").replace("ethos_u", "Ethos_U")
         if [(one.network, one.accelerator) for one in found] != [("net", wanted)]:
             raise ToolchainError(f"vela's summary should be of 'net' on {wanted}, found {found}.")
-        return found[0], paths[0]
+        summary = found[0]
+        file = workdir / OUTPUT / "net_vela.tflite"
+        if file.is_symlink() or not file.is_file():
+            raise ToolchainError(f"vela should write {file.name}, found none.")
+        return Compiled(
+            ram_bytes=summary.sram_bytes + summary.dram_bytes,
+            flash_bytes=file.stat().st_size,
+            notes=(f"{target.name} is taken to have an {self.accelerator}", *summary.notes(), *operator_notes(said)),
+            sources=(workdir / MODEL, file, *paths),
+        )
 
 
 @dataclass(frozen=True)
@@ -173,21 +169,8 @@ def _whole(value: float) -> int:
     return round(value)
 
 
-@dataclass(frozen=True)
-class OperatorUse:
-    """How many operators run on the accelerator, and those that fall back to the CPU, by name, each with the reason."""
-
-    on_accelerator: int
-    on_cpu: tuple[str, ...]
-
-    def notes(self) -> tuple[str, ...]:
-        """Return the counts and names as lines."""
-        counts = f"{self.on_accelerator} operators on the accelerator, {len(self.on_cpu)} on the CPU"
-        return (counts, *(f"on the CPU: {one}" for one in self.on_cpu))
-
-
-def operators_used(said: str) -> OperatorUse:
-    """Return what Vela's output says about where operators run.
+def operator_notes(said: str) -> tuple[str, ...]:
+    """Return how many operators run on the accelerator, and those that fall back to the CPU, each with the reason.
 
     Raises:
         ToolchainError: it does not say so, or names fewer or more than it counts.
@@ -200,4 +183,5 @@ def operators_used(said: str) -> OperatorUse:
         on_cpu.append(f"{operator} {ofm}: {reason}")
     if counts.keys() != {"CPU", "NPU"} or counts["CPU"] != len(on_cpu):
         raise ToolchainError(f"vela should name the operators that it counts, found {counts} and {on_cpu}.")
-    return OperatorUse(counts["NPU"], tuple(on_cpu))
+    counted = f"{counts['NPU']} operators on the accelerator, {len(on_cpu)} on the CPU"
+    return (counted, *(f"on the CPU: {one}" for one in on_cpu))

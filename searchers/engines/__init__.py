@@ -4,20 +4,20 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from automcu_ray.plugins import check_options, load
+from automcu_ray.runtime.plugins import check_options, load
 from searchers.engines.base import Engine
 
 ENGINES = {
     "openai": "searchers.engines.openai:OpenAIEngine",
-    "cassette": "searchers.engines.cassette:CassetteEngine",
+    "cassette": "searchers.engines.recording.replay_engine:ReplayEngine",
     "hf_local": "searchers.engines.hf_local:HfLocalEngine",
-    "offline": "searchers.engines.offline:OfflineEngine",
+    "offline": "searchers.engines.offline.engine:OfflineEngine",
     "vllm": "searchers.engines.vllm:VllmEngine",
 }
 
 
 def pick_engine(name: str, options: Mapping[str, Any]) -> Engine:
-    """Return an engine by name; `auto` is `openai` if an endpoint is configured, else `offline`.
+    """Return an engine by name; `auto` is `openai` where an endpoint and a model are named, else `offline`.
 
     With `auto`, options are those of `openai`: they are checked even where `offline` then goes without them.
 
@@ -26,7 +26,9 @@ def pick_engine(name: str, options: Mapping[str, Any]) -> Engine:
     """
     if name != "auto":
         return _make(name, options)
-    if _has_endpoint(options):
+    variables = ("AUTOMCU_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_KEY")  # the key alone: OpenAI itself
+    address = options.get("base_url") or any(os.environ.get(variable) for variable in variables)
+    if address and (options.get("model") or os.environ.get("AUTOMCU_MODEL")):
         return _make("openai", options)
     check_options("engine", "openai", load("engine", ENGINES, "openai"), options)
     return _make("offline", {})
@@ -36,10 +38,3 @@ def _make(name: str, options: Mapping[str, Any]) -> Engine:
     make = load("engine", ENGINES, name)
     engine: Engine = make(**check_options("engine", name, make, options))
     return engine
-
-
-def _has_endpoint(options: Mapping[str, Any]) -> bool:
-    """Return whether both an address (or a key, for OpenAI itself) and a model are named."""
-    variables = ("AUTOMCU_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_KEY")
-    address = options.get("base_url") or any(os.environ.get(variable) for variable in variables)
-    return bool(address and (options.get("model") or os.environ.get("AUTOMCU_MODEL")))

@@ -5,45 +5,80 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from automcu_ray.frozen import Frozen
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record
 
 _ERROR_CHARS = 300
 
 
-class Message(Frozen):
+class Message(FrozenModel):
     """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class Begun(Frozen):
-    """How a conversation began: what whoever repeats a recorded run has to repeat.
+class Begun(FrozenModel):
+    """What a conversation knew when it began; a replay begins it with the same.
 
     `known` are the numbers of the records learned since the conversation before it, in order; `size` is how many
-    candidates it was to propose.
+    candidates it was asked for.
     """
 
     known: tuple[int, ...] = ()
     size: int = 1
 
 
-class Request(Frozen):
+class Subject(FrozenModel):
+    """What a prompt was written from, for an engine that works by rules and reads no prose.
+
+    Attributes:
+        task: what is searched for.
+        reference: the network to change, where the prompt shows one.
+        result: what became of the reference; None where it was never tried.
+        current: what became of the network before; None where the prompt is not about one.
+        since_best: networks trained since the best one.
+        records: the other records in the prompt, in its order.
+        suggested: the JSON of the network that the advice comes to (`Advice.network`), unchecked.
+        size: how many networks are wanted.
+    """
+
+    task: Task
+    reference: ArchitectureSpec | None = None
+    result: Record | None = None
+    current: Record | None = None
+    since_best: int = 0
+    records: tuple[Record, ...] = ()
+    suggested: Any = None
+    size: int = 1
+
+
+class Prompt(NamedTuple):
+    """The messages of a request, and what they were written from."""
+
+    messages: tuple[Message, ...]
+    subject: Subject
+
+
+class Request(FrozenModel):
     """One question to an engine.
 
     `role` says in the log what it was for: generator, improver, repair. `json_schema` asks for a JSON object
     of that form; an engine that cannot enforce it puts it in words, and the caller validates either way.
-    `talk` tells no model anything, but requests that differ in it are not equal: the conversation that it belongs to,
-    counted from 1.
+    `talk` is the number of the conversation that it belongs to, from 1 (0: none). Models do not see it, but it is part
+    of the key. `subject` is neither logged nor part of the key: language models read the messages.
     """
 
     role: str
     talk: int = Field(default=0, ge=0)
     messages: tuple[Message, ...] = Field(min_length=1)
+    subject: Subject | None = Field(default=None, exclude=True, repr=False)
     json_schema: dict[str, Any] | None = None
     seed: int = 0
     temperature: float = 0.7
@@ -57,7 +92,7 @@ class Request(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Reply(Frozen):
+class Reply(FrozenModel):
     """One answer; with finish_reason "error" there is no text, and `error` says why in one line.
 
     "length" means cut off at max_tokens: a failure for whoever wants whole JSON. Token counts are the
@@ -91,12 +126,16 @@ class Reply(Frozen):
 class Engine(ABC):
     """Turns messages into text.
 
-    Engines travel in a searcher's pickled state: no lock, client or key in attributes.
+    Engines are pickled with their searcher: no lock, client or key in attributes.
 
-    Attributes: `model` is what answers, by its own name. `instant`: it answers in milliseconds, so nobody needs to
-    wait in a thread. `gpus` is the share of a GPU that it reserves in Ray. `priced`: its replies say what they cost in
-    money. `recorded` says how the conversations began that it answers from a recording; begun otherwise, they get no
-    reply from there. `only_recorded`: others get none at all.
+    Attributes:
+        model: what answers, by its own name.
+        is_language_model: False for rules that stand in for one.
+        instant: it answers in milliseconds, so that no thread is needed.
+        gpus: share of a GPU that it reserves in Ray.
+        priced: its replies say what they cost in money.
+        recorded: how the recorded conversations began, by number; begun otherwise, they get no recorded reply.
+        only_recorded: it answers nothing but what is recorded.
     """
 
     name = "engine"
@@ -115,8 +154,8 @@ class Engine(ABC):
         A request that fails is a Reply with finish_reason "error", so that it costs none of the others.
         """
 
-    def begin(self, talk: int, begun: Begun) -> None:  # noqa: B027 - only a log wants to know
-        """Take note that a conversation begins, before its first request."""
+    def begin(self, conversation: int, begun: Begun) -> None:  # noqa: B027 - only a log needs it
+        """Take note that a conversation, by its number, begins; called before its first request."""
 
     def close(self) -> None:  # noqa: B027 - most engines hold nothing open
         """Free what the engine holds: a server, an actor, GPU memory."""

@@ -56,10 +56,13 @@ class HfLocalEngine(Engine):
 
     def close(self) -> None:
         """Forget the model, unless it is writing: then the process's end must do. The next request would load it."""
+        import torch
+
         if _LOCK.acquire(timeout=_LEAVE_S):
             _LOADED.pop(self._key, None)
             _LOCK.release()
-            _give_memory_back()
+            gc.collect()
+            torch.cuda.empty_cache()  # PyTorch keeps a model's memory; does nothing where CUDA has not been used
 
     @property
     def _key(self) -> tuple[str, str, str]:
@@ -70,18 +73,15 @@ class HfLocalEngine(Engine):
         start = time.monotonic()
         try:
             with _LOCK:  # one generation at a time: they share cores and memory
-                replies = self._loaded().reply(requests, self.threads)
+                if self._key not in _LOADED:
+                    _LOADED[self._key] = _load(*self._key)
+                replies = _LOADED[self._key].reply(requests, self.threads)
         except Exception as error:  # no memory, a model that cannot be loaded, a schema that is none
             if len(requests) > 1:
                 return [reply for request in requests for reply in self._answer([request])]
             replies = [Reply.failed(error, model=self.model)]
         share_s = (time.monotonic() - start) / len(requests)
-        return [reply.model_copy(update={"seconds": share_s, "model": self.model}) for reply in replies]
-
-    def _loaded(self) -> "_LoadedModel":
-        if self._key not in _LOADED:
-            _LOADED[self._key] = _load(*self._key)
-        return _LOADED[self._key]
+        return [reply.replace(seconds=share_s, model=self.model) for reply in replies]
 
 
 @dataclass
@@ -117,7 +117,17 @@ class _LoadedModel:
         if fitting:
             with torch.inference_mode():
                 self._generate(fitting)
-        return [self._reply(answer) for answer in answers]
+        return [
+            Reply(
+                text=self.tokenizer.decode(answer.tokens, skip_special_tokens=True),
+                finish_reason="stop" if answer.ended else "length",
+                prompt_tokens=len(answer.prompt),
+                completion_tokens=len(answer.tokens),
+            )
+            if answer.room > 0
+            else Reply.failed(f"the prompt has {len(answer.prompt)} tokens, the model's context holds {self.context}")
+            for answer in answers
+        ]
 
     def _begin(self, request: Request) -> _Answer:
         import torch
@@ -157,17 +167,6 @@ class _LoadedModel:
             ),
         )
 
-    def _reply(self, answer: _Answer) -> Reply:
-        if answer.room <= 0:
-            message = f"the prompt has {len(answer.prompt)} tokens, the model's context holds {self.context}"
-            return Reply.failed(message, model=self.model.name_or_path)
-        return Reply(
-            text=self.tokenizer.decode(answer.tokens, skip_special_tokens=True),
-            finish_reason="stop" if answer.ended else "length",
-            prompt_tokens=len(answer.prompt),
-            completion_tokens=len(answer.tokens),
-        )
-
 
 class _Pick:
     """A logits processor that picks each row's next token itself and leaves `generate` no choice.
@@ -183,7 +182,7 @@ class _Pick:
         for row, answer in enumerate(self.answers):
             token = self.ends[0]  # a row that is over waits for the others
             if not answer.ended and len(answer.tokens) < answer.room:
-                token = _next_token(answer, scores[row : row + 1])
+                token = _next_token(answer, scores[row : row + 1].float())
                 answer.tokens.append(token)
                 answer.ended = token in self.ends
             picked[row, token] = 0.0
@@ -195,7 +194,6 @@ def _next_token(answer: _Answer, scores: Any) -> int:
     import torch
     import xgrammar
 
-    scores = scores.float()
     if answer.matcher is not None:
         mask = xgrammar.allocate_token_bitmask(1, scores.shape[-1])
         answer.matcher.fill_next_token_bitmask(mask)
@@ -214,14 +212,6 @@ def _next_token(answer: _Answer, scores: Any) -> int:
 
 _LOADED: dict[tuple[str, str, str], _LoadedModel] = {}
 _LOCK = threading.Lock()
-
-
-def _give_memory_back() -> None:
-    """Let others have the GPU memory that PyTorch keeps of a model that is gone."""
-    import torch
-
-    gc.collect()
-    torch.cuda.empty_cache()  # does nothing where CUDA has not been used
 
 
 def _load(name: str, device: str, dtype: str) -> _LoadedModel:

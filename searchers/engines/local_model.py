@@ -4,7 +4,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-from automcu_ray.errors import ConfigError, ToolMissingError
+from automcu_ray.core.errors import ConfigError, ToolMissingError
 
 
 def find_model(engine: str, model: str | None) -> str:
@@ -37,5 +37,5 @@ def need_packages(engine: str, extra: str, *packages: str) -> None:
     if absent:
         raise ToolMissingError(
             f"engine {engine!r} needs Python packages that are not installed: {', '.join(absent)}. "
-            f"Install: pip install -e '.[{extra}]'. Without any: --engine offline."
+            f"Install: pip install 'automcu-ray[{extra}]'. Without any: --engine offline."
         )

@@ -11,14 +11,12 @@ import openai
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from automcu_ray.errors import ConfigError, EngineError
+from automcu_ray.core.errors import ConfigError, EngineError
 from searchers.engines.base import Engine, Message, Reply, Request
 
 _RETRIED_STATUS = (408, 409, 429)  # and every 5xx
 _REFUSED_FORMAT = (400, 422)  # what servers say to a response_format they do not know
 _MAX_WAIT_S = 60.0  # a Retry-After beyond this is cut: the run goes on without the reply
-
-
 Tokens = Annotated[int, Field(ge=0, le=10**9)]  # what a server says is checked like any other text
 
 
@@ -139,7 +137,11 @@ class OpenAIEngine(Engine):
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         backoff = tenacity.wait_exponential(self.backoff_s) + tenacity.wait_random(0, self.backoff_s)
         error = state.outcome.exception() if state.outcome else None
-        return min(_MAX_WAIT_S, max(backoff(state), _retry_after_s(error)))
+        wanted_s = error.response.headers.get("retry-after", "") if isinstance(error, openai.APIStatusError) else ""
+        try:
+            return min(_MAX_WAIT_S, max(backoff(state), float(wanted_s)))
+        except ValueError:  # none, or a date: the backoff will do
+            return min(_MAX_WAIT_S, backoff(state))
 
     async def _attempt(
         self, client: openai.AsyncOpenAI, request: Request, schema: dict[str, Any] | None
@@ -160,7 +162,12 @@ class OpenAIEngine(Engine):
                     received += chunk
                     if len(received) > self.max_reply_bytes:
                         raise EngineError(f"the reply exceeds {self.max_reply_bytes} bytes: dropped unread")
-        return _read(bytes(received))
+        try:
+            return _Completion.model_validate_json(bytes(received))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "body"
+            raise EngineError(f"the reply is no chat completion: {where}: {first['msg']}") from error
 
     def _reply(self, completion: "_Completion", seconds: float) -> Reply:
         choice, usage = completion.choices[0], completion.usage or _Usage()
@@ -209,16 +216,6 @@ class _Completion(_Part):
     model: str | None = None
 
 
-def _read(data: bytes) -> _Completion:
-    try:
-        body = _Completion.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise EngineError(f"the reply is no chat completion: {where}: {first['msg']}") from error
-    return body
-
-
 def _is_passing(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, openai.APIStatusError):
@@ -228,15 +225,6 @@ def _is_passing(error: BaseException) -> bool:
     return type(error).__module__.startswith(("httpx", "httpcore"))  # dropped while the body was being read
 
 
-def _retry_after_s(error: BaseException | None) -> float:
-    if not isinstance(error, openai.APIStatusError):
-        return 0.0
-    try:
-        return float(error.response.headers.get("retry-after", 0))
-    except ValueError:  # a date: the backoff will do
-        return 0.0
-
-
 def _with_schema_in_words(request: Request) -> Request:
     """Return the request with its schema as a last line of the last message."""
     if request.json_schema is None:
@@ -244,7 +232,7 @@ def _with_schema_in_words(request: Request) -> Request:
     *earlier, last = request.messages
     form = "Answer with one JSON object of this JSON schema and nothing else:\n"
     message = Message(role=last.role, content=f"{last.content}\n\n{form}{json.dumps(request.json_schema)}")
-    return request.model_copy(update={"messages": (*earlier, message)})
+    return request.replace(messages=(*earlier, message))
 
 
 def _without(key: str, error: Exception) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from automcu_ray.cluster import ray
-from automcu_ray.errors import ConfigError
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.runtime.cluster import ray
 from searchers.engines.base import Engine, Reply, Request
 from searchers.engines.local_model import find_model, need_packages
 
@@ -191,7 +191,9 @@ class Server:
         """Put a request into the batch, or answer at once where it cannot be."""
         name = secrets.token_hex(8)
         try:
-            prompt = _tokens(engine, request)
+            messages = [message.model_dump() for message in request.messages]
+            template = engine.get_tokenizer().apply_chat_template
+            prompt: list[int] = template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
             longest = engine.model_config.max_model_len
             if len(prompt) >= longest:
                 message = f"the prompt has {len(prompt)} tokens, the model's context holds {longest}"
@@ -207,13 +209,6 @@ class Server:
 def _may_start_again() -> bool:
     """Return whether this process is the actor's first."""
     return ray.is_initialized() and not ray.get_runtime_context().was_current_actor_reconstructed
-
-
-def _tokens(engine: Any, request: Request) -> list[int]:
-    messages = [message.model_dump() for message in request.messages]
-    encoded = engine.get_tokenizer().apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
-    tokens: list[int] = encoded["input_ids"]
-    return tokens
 
 
 def _sampling(request: Request, room: int) -> Any:

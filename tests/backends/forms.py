@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from automcu_ray.export import DeployedNetwork, deploy
+from automcu_ray.deploy.export import DeployedNetwork, deploy
 
 SHAPE = (2, 8, 8)
 

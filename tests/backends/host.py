@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from automcu_ray.export import DeployedNetwork
+from automcu_ray.deploy.export import DeployedNetwork
 from backends.c_qemu.cgen import generate
 
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")

@@ -10,8 +10,8 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from automcu_ray.export import DeployedNetwork
-from automcu_ray.graph import Shape
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.networks.graph import Shape
 
 Rng = np.random.Generator
 PAIRS: Shape = (1, 256, 256)  # all pairs of two int8 values
@@ -165,10 +165,8 @@ def convolution(rng: Rng, kind: str) -> Model:
     model = Model(rng, (channels, int(rng.integers(3, 12)), int(rng.integers(3, 12))))
     for _ in range(4):
         outputs, groups = (channels, channels) if kind == "depthwise" else (int(rng.integers(1, 24)), 1)
-        x, weights, spread, w, y = _weights(model, (outputs, channels // groups, size, size))
-        bias = model.constant(rng.integers(-spread, spread + 1, outputs).astype(np.int32))
-        zeros = model.constant(np.zeros(np.shape(w), np.int8))
-        inputs = ["image", *model.quantised(x), model.constant(weights), model.constant(w), zeros, *model.quantised(y)]
+        x, weights, scales, bias, y = _weights(model, (outputs, channels // groups, size, size))
+        inputs = ["image", *model.quantised(x), model.constant(weights), *scales, *model.quantised(y)]
         strides = [int(rng.integers(1, 3))] * 2
         window = {"kernel_shape": [size] * 2, "strides": strides, "pads": [size // 2] * 4, "group": groups}
         model.add("QLinearConv", *inputs, bias, **window)
@@ -180,23 +178,24 @@ def linear(rng: Rng) -> Model:
     size, outputs = int(rng.integers(1, 200)), int(rng.integers(1, 20))
     model = Model(rng, (size, 1, 1))
     for _ in range(4):
-        x, weights, spread, w, y = _weights(model, (outputs, size))
-        bias = model.constant(rng.integers(-spread, spread + 1, outputs).astype(np.int32))
+        x, weights, scales, bias, y = _weights(model, (outputs, size))
         transposed = int(rng.integers(2))
         matrix = model.constant(weights if transposed else weights.T.copy())
-        zeros = model.constant(np.zeros(np.shape(w), np.int8))
         flat = model.add("Flatten", "image")
-        scales = [*model.quantised(x), matrix, model.constant(w), zeros, bias, *model.quantised(y)]
-        model.add("QGemm", flat, *scales, alpha=1.0, transB=transposed)
+        inputs = [flat, *model.quantised(x), matrix, *scales, bias, *model.quantised(y)]
+        model.add("QGemm", *inputs, alpha=1.0, transB=transposed)
     return model
 
 
-def _weights(model: Model, shape: tuple[int, ...]) -> tuple[float, npt.NDArray[np.int8], int, Any, float]:
+def _weights(model: Model, shape: tuple[int, ...]) -> tuple[float, npt.NDArray[np.int8], list[str], str, float]:
+    """Return the input's scale, weights, names of their scales and zeros, of the biases, and the output's scale."""
     weights = np.clip(model.rng.normal(0, 50, shape), -127, 127).astype(np.int8)
     spread = int(50 * 74 * np.sqrt(weights[0].size))  # of the sums: 74 is that of uniform int8 values
     each = np.float32([model.scale(1e-4, 0.03) for _ in range(shape[0])])
     x, w = model.scale(), each if model.rng.random() < 0.7 else each[0]
-    return x, weights, spread, w, float(x * np.median(w) * spread / model.rng.uniform(30, 90))
+    y = float(x * np.median(w) * spread / model.rng.uniform(30, 90))
+    bias = model.constant(model.rng.integers(-spread, spread + 1, shape[0]).astype(np.int32))
+    return x, weights, [model.constant(w), model.constant(np.zeros(np.shape(w), np.int8))], bias, y
 
 
 MODELS: dict[str, Callable[[Rng], Model]] = {

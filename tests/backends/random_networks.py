@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from automcu_ray.export import DeployedNetwork, deploy, normalize
-from automcu_ray.graph import Shape
-from automcu_ray.network import Network
-from automcu_ray.space import Space
+from automcu_ray.deploy.export import DeployedNetwork, deploy, normalize
+from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.graph import Shape
+from automcu_ray.networks.search_space import Space
 from trainables.datasets.digits import digits
 
 CLASSES = 10

@@ -4,9 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.feasibility import FeasibilityReport, Rung
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, Rung
+from automcu_ray.runtime import plugins
+from automcu_ray.runtime.config import CONFIGS, read_yaml
+from backends import BACKENDS
 from backends.base import Firmware
+from backends.boards import BOARDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [*(("backend", name) for name in BACKENDS), *(("board", name) for name in BOARDS)]
+)
+def test_the_tables_know_what_they_name(kind: str, name: str) -> None:
+    assert plugins.load(kind, BACKENDS if kind == "backend" else BOARDS, name).name == name
+    assert kind == "board" or read_yaml(CONFIGS / "backend" / f"{name}.yaml")["name"] == name
 
 
 def firmware(*sources: Path, elf: Path | None = None) -> Firmware:

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 
-from automcu_ray.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.testing.networks import deployed_network
 from backends.int8_graph import Int8Graph, read_int8_graph
 from tests.backends.operators import MODELS, Model
-from tests.networks_for_export import deployed_network
 
 
 def graph(name: str) -> Int8Graph:
@@ -30,12 +30,7 @@ def test_shapes_scales_and_options_are_those_of_the_deployed_network() -> None:
     stem, pool = found.nodes[:2]
     assert stem.options["pads"] == [1, 1, 1, 1] and stem.options["group"] == 1
     assert pool.options["kernel_shape"] == [2, 2] and pool.options["strides"] == [2, 2]
-
-
-def test_what_only_moves_values_keeps_their_scale() -> None:
-    found = graph("plain")
-    (before,), after = found.nodes[1].inputs, found.nodes[1].output
-    assert found.tensors[before].scale == found.tensors[after].scale
+    assert found.tensors[pool.inputs[0]].scale == found.tensors[pool.output].scale  # it only moves values
 
 
 def test_weights_have_a_scale_for_each_output_channel() -> None:
@@ -72,18 +67,14 @@ def test_a_constant_that_is_read_like_an_activation_is_refused() -> None:
         read_int8_graph(MODELS["add"](default_rng(0)).deployed())
 
 
-def test_an_operator_that_is_not_known_is_named() -> None:
-    model = Model(default_rng(0), (2, 4, 4))
+def test_an_operator_or_a_form_that_is_not_known_is_named() -> None:
+    model, pool = Model(default_rng(0), (2, 5, 5)), Model(default_rng(0), (2, 5, 5))
     model.add("Relu", "image")
     with pytest.raises(ToolchainError, match="operator Relu"):
         read_int8_graph(model.deployed())
-
-
-def test_a_form_that_is_not_known_is_named() -> None:
-    model = Model(default_rng(0), (2, 5, 5))
-    model.add("MaxPool", "image", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    pool.add("MaxPool", "image", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
     with pytest.raises(ToolchainError, match="ceil_mode 1"):
-        read_int8_graph(model.deployed())
+        read_int8_graph(pool.deployed())
 
 
 @pytest.mark.parametrize(

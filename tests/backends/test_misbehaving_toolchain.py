@@ -6,21 +6,22 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.feasibility import FeasibilityReport
-from automcu_ray.record import Candidate
-from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.task import Task
-from backends.actor import Toolchain
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.task import Task
 from backends.c_qemu import backend as c_qemu
-from backends.programs import LOG, missing, run_program
-from searchers.gate import Gate
+from backends.programs import LOG, run_program
+from backends.toolchain import Toolchain
+from searchers.gate.gate import Gate
 
-pytestmark = pytest.mark.skipif(bool(missing(["arm-none-eabi-gcc"])), reason="needs arm-none-eabi-gcc")
+pytestmark = pytest.mark.usefixtures("gcc")
 
 # What a compiler does in place of compiling net.c, and what the error says then.
 MISCHIEF = {
@@ -44,7 +45,11 @@ def shorten_limits(toolchain: Toolchain) -> None:
 
 
 class ShortTempered(Toolchain):
-    """The toolchain actor, with limits that a test can wait for."""
+    """The toolchain actor, with limits that a test can wait for, and the PATH of the test."""
+
+    def __init__(self, path: str, *about: Any) -> None:
+        os.environ["PATH"] = path
+        super().__init__(*about)
 
     def check(self, candidate: Candidate) -> FeasibilityReport:
         shorten_limits(self)
@@ -87,23 +92,19 @@ def test_mischief_is_a_toolchain_error_soon_and_leaves_a_short_log(
 
 
 def test_every_mischief_costs_one_record_and_the_run_goes_on(
-    compiler: Callable[[str], None], digits_task: Task, tmp_path: Path
+    ray_cluster: None, compiler: Callable[[str], None], digits_task: Task, tmp_path: Path
 ) -> None:
-    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    try:
-        actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(ShortTempered)
-        handle = actor.options(name="short-tempered").remote(digits_task, "c_qemu", {}, tmp_path)
-        gate = Gate(digits_task, workers=["short-tempered"])
-        orders = ["", "exit 7", "sleep 64.25", "yes", "cat /dev/zero > net.o", ""]
-        reports = []
-        for number, order in enumerate(orders):
-            compiler(order)
-            assert gate.submit(candidate(digits_task, number)) is None
-            while len(reports) <= number:
-                reports += [report for _, report in gate.poll()]
-                time.sleep(0.05)
-        assert [report.feasible for report in reports] == [order == "" for order in orders]
-        assert {report.violations[0].resource for report in reports if not report.feasible} == {"tool"}
-        del handle
-    finally:
-        ray.shutdown()
+    actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0)(ShortTempered)
+    handle = actor.options(name="short-tempered").remote(os.environ["PATH"], digits_task, "c_qemu", {}, tmp_path)
+    gate = Gate(digits_task, workers=["short-tempered"])
+    orders = ["", "exit 7", "sleep 64.25", "yes", "cat /dev/zero > net.o", ""]
+    reports = []
+    for number, order in enumerate(orders):
+        compiler(order)
+        assert gate.submit(candidate(digits_task, number)) is None
+        while len(reports) <= number:
+            reports += [report for _, report in gate.poll()]
+            time.sleep(0.05)
+    assert [report.feasible for report in reports] == [order == "" for order in orders]
+    assert {report.violations[0].resource for report in reports if not report.feasible} == {"tool"}
+    ray.kill(handle)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from automcu_ray.errors import ToolchainError, ToolMissingError
+from automcu_ray.core.errors import ToolchainError, ToolMissingError
 from backends import programs
 from backends.programs import LOG, LOG_CHARS, OUTPUT_BYTES, missing, run_program, running
 
@@ -87,7 +87,7 @@ def alive(*words: str) -> bool:
 
 
 def gone(*words: str) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while alive(*words) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not alive(*words)

@@ -1,12 +1,18 @@
-from pathlib import Path
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import pytest
-import yaml
 
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
-
-TARGET = Path(__file__).parents[2] / "configs" / "target" / "stm32f405.yaml"
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record, TrainingSummary
+from automcu_ray.runtime.config import CONFIGS, read_yaml
+from searchers.gate.prefilter import Prefilter
+from searchers.proposer import SearchState
+from searchers.tune_searcher import TuneSearcher
 
 
 def make_task(shape: tuple[int, int, int] = (1, 8, 8), ram_kb: float = 24, flash_kb: float = 48) -> Task:
@@ -15,7 +21,7 @@ def make_task(shape: tuple[int, int, int] = (1, 8, 8), ram_kb: float = 24, flash
         dataset="digits",
         input_shape=shape,
         num_classes=10,
-        target=McuTarget.model_validate(yaml.safe_load(TARGET.read_text())),
+        target=McuTarget.model_validate(read_yaml(CONFIGS / "target" / "stm32f405.yaml")),
         constraints=Constraints(ram_kb=ram_kb, flash_kb=flash_kb),
     )
 
@@ -29,3 +35,33 @@ def task() -> Task:
 def tight_task() -> Task:
     """Limits that a searcher soon runs into."""
     return make_task(ram_kb=2, flash_kb=6)
+
+
+@pytest.fixture
+def cells(task: Task) -> Task:
+    """The task whose candidates are cells in a table."""
+    return task.replace(form="cell")
+
+
+def state(task: Task, *, seed: int = 0, **about: Any) -> SearchState:
+    """What a proposer is told when it is asked."""
+    return SearchState(rng=Random(seed), prefilter=Prefilter(task), **about)
+
+
+def trained(candidate: Candidate, accuracy: float, **sizes: int | None) -> Record:
+    report = FeasibilityReport(feasible=True, backend="x", rung=Rung.LINK, **sizes)
+    return Record(candidate=candidate, status="ok", feasibility=report, training=TrainingSummary(val_accuracy=accuracy))
+
+
+def refused(candidate: Candidate, *violations: Violation, **sizes: int | None) -> Record:
+    report = FeasibilityReport(feasible=False, backend="x", rung=violations[0].rung, violations=violations, **sizes)
+    return Record(candidate=candidate, status="infeasible", reason="x", feasibility=report)
+
+
+def train_cells(searcher: TuneSearcher, trials: int, accuracy: Callable[[list[str]], float]) -> list[Record]:
+    """The records after some trials, one after the other, by what their cells' operations are worth."""
+    for number in range(trials):
+        config = searcher.suggest(f"t{number}")
+        assert isinstance(config, dict)
+        searcher.on_trial_complete(f"t{number}", {"val_accuracy": accuracy(config["cell"]["operations"])})
+    return searcher.repository.records

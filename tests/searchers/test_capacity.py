@@ -1,37 +1,34 @@
 from random import Random
 
+import pytest
 from ray.tune.search import Searcher
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.cell_space import CellSpace
-from automcu_ray.families import Layout, read, usual
-from automcu_ray.feasibility import FeasibilityReport, Rung, over_limit
-from automcu_ray.record import Record
-from automcu_ray.task import Task
-from searchers.base import BaseSearcher
-from searchers.capacity import CapacitySearch
-from tests.contracts.searcher_contract import SearcherContract, ask, drive
-from tests.searchers.conftest import make_task
+from automcu_ray.core.feasibility import Rung, over_limit
+from automcu_ray.networks.cell_space import CellSpace
+from automcu_ray.networks.layouts import Layout, read, usual
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record
+from automcu_ray.testing.searcher_contract import SearcherContract, ask, drive
+from searchers.capacity import Capacity
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import CapacitySearch
+from tests.searchers.conftest import make_task, refused, state, train_cells
+
+pytestmark = pytest.mark.thorough
 
 
 class TestCapacity(SearcherContract):
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         return CapacitySearch(task, seed=seed, startup=3)
 
 
-def test_cells_come_by_capacity_and_none_twice(task: Task) -> None:
-    searcher = CapacitySearch(task.model_copy(update={"form": "cell"}), seed=3)
-    found = []
-    for number in range(12):
-        config = searcher.suggest(f"t{number}")
-        assert isinstance(config, dict)
-        found.append(CellSpec.model_validate(config["cell"]))
-        searcher.on_trial_complete(f"t{number}", {"val_accuracy": 0.5})
-    assert found == CellSpace().by_capacity(Random(3))[:12]
-    assert {record.status for record in searcher.repository.records} == {"ok"}
+def test_cells_come_by_capacity_and_none_twice(cells: Task) -> None:
+    records = train_cells(CapacitySearch(cells, seed=3), 12, lambda operations: 0.5)
+    assert [record.candidate.cell for record in records] == CellSpace().by_capacity(Random(3))[:12]
+    assert {record.status for record in records} == {"ok"}
 
 
-def propose_and_train(searcher: BaseSearcher, trials: int) -> list[Record]:
+def propose_and_train(searcher: TuneSearcher, trials: int) -> list[Record]:
     searcher.lookahead = 1
     drive(searcher, trials)
     return searcher.repository.records
@@ -53,9 +50,10 @@ def test_usual_residual_layouts_come_first_families_in_turns_and_full_to_a_limit
     assert {layout.family for layout in layouts[:3]} == {layout.family for layout in layouts[3:]} == families
     for layout, record in zip(layouts, records, strict=True):
         width = record.candidate.spec.backbone[0].out_channels  # type: ignore[union-attr]
-        wider = searcher.filling.candidate(layout, width + 2)  # type: ignore[operator]
+        widths = searcher.proposer.widths
+        wider = widths.candidate(layout, width + 2)  # type: ignore[operator]
         assert wider is not None and wider.spec is not None
-        expected = searcher.filling.expect(task.space.graph(wider.spec), searcher.gate)
+        expected = widths.expect(task.space.graph(wider.spec), searcher.prefilter)
         assert expected.exceeds(task.ram_limit_bytes, task.flash_limit_bytes)
 
 
@@ -71,16 +69,14 @@ def test_after_that_come_neighbours_of_the_best_three_and_no_layout_twice(task: 
 
 
 def test_a_layout_that_was_refused_for_its_bytes_is_asked_again_narrower(task: Task) -> None:
-    first, second = CapacitySearch(task), CapacitySearch(task)
-    asked = first.propose()
+    first, second = Capacity(task), Capacity(task)
+    asked = first.propose(state(task))
     assert asked is not None and asked.spec is not None
     found = read(asked.spec, task.space)
     assert found is not None
     violation = over_limit(Rung.LINK, "flash", "", 60_000, 49_152)
-    report = FeasibilityReport(feasible=False, backend="x", rung=Rung.LINK, violations=(violation,))
-    second.seen[asked.hash] = 1
-    second.observe(Record(candidate=asked, status="infeasible", reason="too large", feasibility=report))
-    again = second.propose()
+    second.observe(refused(asked, violation))
+    again = second.propose(state(task, known={asked.hash: 1}))
     assert again is not None and again.spec is not None
     assert read(again.spec, task.space) == (found[0], found[1] - 2)
 

@@ -2,13 +2,13 @@
 
 import json
 
-from automcu_ray.cell import OPERATIONS, CellSpec
-from automcu_ray.task import Task
+from automcu_ray.networks.cell import OPERATIONS, CellSpec
+from automcu_ray.problem.task import Task
+from automcu_ray.testing.searcher_contract import ask, story
+from searchers.dialogue.reply_schemas import cell_schema
 from searchers.engines.base import Request
-from searchers.engines.offline import read_sections
-from searchers.genius import GeniusSearch
-from searchers.schemas import cell_schema
-from tests.contracts.searcher_contract import ask, story
+from searchers.tune_searchers import GeniusSearch
+from tests.searchers.sections import read_sections
 from tests.searchers.test_llm_memory import Scripted, settle
 
 
@@ -25,7 +25,7 @@ def train(searcher: GeniusSearch, trials: int) -> None:
 
 
 def tried(request: Request) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = read_sections(request.messages[1].content)["Tried so far"]
+    found: list[dict[str, object]] = read_sections(request.messages)["Tried so far"]
     return found
 
 
@@ -54,7 +54,7 @@ def test_five_operations_or_an_unknown_one_get_one_repair_then_a_record(task: Ta
     for operations in (["none"] * 5, ["none"] * 5 + ["conv_7x7"]):
         engine = Scripted(lambda request, names=operations: json.dumps({"operations": names}))  # type: ignore[misc]
         searcher = GeniusSearch(task, engine=engine)
-        searcher.proposal_budget = 1
+        searcher.budget.proposals = 1
         settle(searcher, records=1)
         assert [request.role for request in engine.asked] == ["cell", "repair"]
         assert searcher.repository.records[0].status == "invalid"

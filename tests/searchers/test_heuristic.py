@@ -4,18 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.feasibility import FeasibilityReport, Rung
-from automcu_ray.record import Candidate
-from automcu_ray.task import Task
-from searchers.base import BaseSearcher
-from searchers.growth import BLOCKS, CellGrowth, NetworkGrowth
-from searchers.heuristic import HeuristicSearch
-from tests.contracts.searcher_contract import SearcherContract, drive
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.cell import CellSpec
+from automcu_ray.problem.task import Task
+from automcu_ray.testing.searcher_contract import SearcherContract, drive
+from searchers.heuristic import Heuristic
+from searchers.heuristics.colabnas_growth import BLOCKS, CellGrowth, NetworkGrowth
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import HeuristicSearch
+from tests.searchers.conftest import state, train_cells
 
 
 class TestHeuristic(SearcherContract):
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         return HeuristicSearch(task, seed=seed)
 
 
@@ -104,24 +105,20 @@ def test_cells_grow_from_the_identity_by_the_way_that_pays(task: Task) -> None:
 def test_outcomes_that_are_on_their_way_are_guessed_both_ways(
     task: Task, guesses: int, expected: list[tuple[int, int]]
 ) -> None:
-    searcher = HeuristicSearch(task, guesses=guesses)
+    searcher = Heuristic(task, guesses=guesses)
     proposed: list[tuple[int, int]] = []
-    while (found := searcher.propose()) is not None:
-        searcher.seen[found.hash] = len(proposed) + 1
-        searcher.live[found.hash] = (found, FeasibilityReport(feasible=True, backend="x", rung=Rung.LINK))
+    known: dict[str, int] = {}
+    while (found := searcher.propose(state(task, known=known, in_flight=len(known)))) is not None:
+        known[found.hash] = len(proposed) + 1
         proposed.append(described(found)[1:])
     assert proposed[:3] in (expected[:3], [*expected[:2], *expected[3:]])  # chance decides which guess comes first
     assert sorted(proposed) == expected
 
 
-def test_after_growth_changes_of_the_best_follow_and_none_twice(task: Task) -> None:
-    searcher = HeuristicSearch(task.model_copy(update={"form": "cell"}), guesses=0)
+def test_after_growth_changes_of_the_best_follow_and_none_twice(cells: Task) -> None:
+    searcher = HeuristicSearch(cells, guesses=0)
     searcher.lookahead = 1
-    for number in range(40):
-        config = searcher.suggest(f"t{number}")
-        assert isinstance(config, dict)
-        searcher.on_trial_complete(f"t{number}", {"val_accuracy": config["cell"]["operations"].count("none") / 10})
-    records = searcher.repository.records
+    records = train_cells(searcher, 40, lambda operations: operations.count("none") / 10)
     assert {record.status for record in records} == {"ok"}
     assert len({record.candidate.hash for record in records}) == 40
     best = max(records[:20], key=lambda record: record.score)
@@ -135,9 +132,9 @@ def test_what_is_sure_to_be_refused_is_not_proposed(tight_task: Task) -> None:
 
 
 def test_a_growth_that_waits_for_what_will_never_come_does_something_else(task: Task) -> None:
-    searcher = HeuristicSearch(task)
-    first = searcher.propose()
+    searcher = Heuristic(task)
+    first = searcher.propose(state(task))
     assert first is not None
-    searcher.seen[first.hash] = 1  # and no record: its accuracy is not known, and nobody works on it
     searcher.guesses = 0
-    assert searcher.propose() is not None
+    known = {first.hash: 1}  # and no record: its accuracy is not known, and nobody works on it
+    assert searcher.propose(state(task, known=known)) is not None

@@ -9,29 +9,31 @@ from typing import Any
 
 import pytest
 
-from automcu_ray.ledger import total
-from automcu_ray.repository import Repository
-from automcu_ray.task import Task
-from searchers.base import BaseSearcher
+from automcu_ray.core.cost import total
+from automcu_ray.problem.task import Task
+from automcu_ray.records.journal import Repository
+from automcu_ray.testing.searcher_contract import SearcherContract, ask, drive, result
 from searchers.engines.base import Reply, Request
-from searchers.engines.offline import read_sections
-from searchers.llm import LLMSearch
-from tests.contracts.searcher_contract import SearcherContract, ask, drive, result
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import LLMSearch
+from tests.searchers.sections import read_sections
 from tests.searchers.test_llm_memory import Scripted, Threaded, settle
+
+pytestmark = pytest.mark.thorough
 
 BROKEN = {"backbone": [{"type": "conv"}]}
 REPEATS = "Repeats, refused because they had been tried"
 
 
 class TestOffline(SearcherContract):
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         return LLMSearch(task, seed=seed)
 
 
 class TestInThreads(SearcherContract):
     """One network at a time and no lookahead: then threads do not change the order of events."""
 
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         searcher = LLMSearch(task, seed=seed, engine=Threaded(), specs_per_call=1)
         searcher.lookahead = 1
         return searcher
@@ -60,15 +62,14 @@ def search(
     task: Task, reply: Callable[[Request], str | Reply], *, threads: bool = False, **options: Any
 ) -> tuple[LLMSearch, Scripted]:
     """A searcher whose engine answers at once, unless in threads: then it would be asked ahead of need."""
-    engine = Scripted(reply)
-    engine.instant = not threads
+    engine = Scripted(reply, instant=not threads)
     searcher = LLMSearch(task, engine=engine, **options)
     searcher.lookahead = 1
     return searcher, engine
 
 
 def sections(request: Request) -> dict[str, Any]:
-    return read_sections("\n".join(message.content for message in request.messages))
+    return read_sections(request.messages)
 
 
 def shown(request: Request) -> dict[str, list[int]]:
@@ -83,7 +84,7 @@ def test_one_call_proposes_several_networks_whose_costs_add_up_to_its_own(task: 
         return Reply(text=all_different(request), usd=0.25, seconds=2.0, **tokens)
 
     searcher, engine = search(task, reply)
-    searcher.trained_budget = 4
+    searcher.budget.trained = 4
     drive(searcher, 9)
     costs = [record.candidate.cost for record in searcher.repository.records]
     assert len(engine.asked) == 1
@@ -100,7 +101,7 @@ def test_one_call_proposes_several_networks_whose_costs_add_up_to_its_own(task: 
 
 def test_asks_at_temperature_0_for_as_many_networks_as_the_budget_can_use(task: Task) -> None:
     searcher, engine = search(task, all_different)
-    searcher.trained_budget = 6
+    searcher.budget.trained = 6
     drive(searcher, 20)
     assert [(request.role, request.temperature, request.top_p) for request in engine.asked] == [("proposer", 0, 1)] * 2
     assert [wanted(request) for request in engine.asked] == [4, 2]
@@ -131,7 +132,7 @@ REPAIRS = {
 def test_only_the_unusable_ones_are_asked_for_once_more(task: Task, repair: str | Reply, statuses: list[str]) -> None:
     mixed = answer(network(8), BROKEN, {"backbone": [{"type": "magic"}]}, network(9))
     searcher, engine = search(task, lambda request: repair if request.role == "repair" else mixed)
-    searcher.proposal_budget = 4
+    searcher.budget.proposals = 4
     drive(searcher, 9)
     assert sorted(r.status for r in searcher.repository.records) == sorted(statuses)
     assert [request.role for request in engine.asked] == ["proposer", "repair"]
@@ -148,7 +149,7 @@ def test_only_the_unusable_ones_are_asked_for_once_more(task: Task, repair: str 
 
 def test_an_answer_without_any_network_is_asked_again_whole_and_costs_one_record(task: Task) -> None:
     searcher, engine = search(task, lambda request: "no")
-    searcher.proposal_budget = 1
+    searcher.budget.proposals = 1
     settle(searcher, records=1)
     record = searcher.repository.records[0]
     assert (record.status, record.cost.completion_tokens) == ("invalid", 20)
@@ -159,7 +160,7 @@ class TestContext:
     def asked(self, task: Task, **options: Any) -> list[Request]:
         """The requests of three conversations of two networks each, after 0, 2 and 4 records."""
         searcher, engine = search(task, all_different, specs_per_call=2, **options)
-        searcher.trained_budget = 6
+        searcher.budget.trained = 6
         drive(searcher, 9)
         assert len(engine.asked) == 3
         return engine.asked
@@ -193,17 +194,17 @@ class TestContext:
             assert len({request.messages[0] for request in self.asked(task, context=context)}) == 1
 
 
-BUDGETS = {"tokens": ("token_budget", 250, "330 tokens are used, the budget is 250"), "money": ("usd_budget", 0.5, "")}
+BUDGETS = {"tokens": ("tokens", 250, "330 tokens are used, the budget is 250"), "money": ("usd", 0.5, "")}
 
 
 @pytest.mark.parametrize(("name", "limit", "why"), BUDGETS.values(), ids=BUDGETS.keys())
 def test_a_budget_of_tokens_or_money_ends_the_search(task: Task, name: str, limit: float, why: str) -> None:
     """A conversation takes 110 tokens and a quarter of a dollar."""
     searcher, engine = search(task, all_different, specs_per_call=1)
-    setattr(searcher, name, limit)
+    setattr(searcher.budget, name, limit)
     drive(searcher, 20)
     assert searcher.exhausted and searcher.suggest("one more") == "FINISHED"
-    assert len(engine.asked) == searcher.trained == (3 if name == "token_budget" else 2)
+    assert len(engine.asked) == searcher.trained == (3 if name == "tokens" else 2)
     assert searcher.overspent == (why or "0.5000 US dollars are spent, the budget is 0.5")
 
 
@@ -216,7 +217,7 @@ def test_what_was_in_flight_when_the_budget_ended_is_still_recorded(task: Task) 
         return all_different(request)
 
     searcher, engine = search(task, reply, specs_per_call=1, parallel=2, threads=True)
-    searcher.token_budget = 110
+    searcher.budget.tokens = 110
     drive(searcher, 1)
     assert searcher.overspent and not searcher.exhausted  # the second conversation is being paid for
     assert searcher.suggest("too early") is None
@@ -234,7 +235,7 @@ def test_a_resumed_run_goes_on_counting_conversations_and_asks_nothing_twice(tas
     ask(killed, "in flight when killed")
 
     resumed, after = search(task, all_different, specs_per_call=2)
-    resumed.trained_budget = 6
+    resumed.budget.trained = 6
     resumed.replay(Repository(tmp_path / "journal.jsonl"))
     assert resumed.spent == killed.spent
     drive(resumed, 20, first=100)
@@ -248,7 +249,7 @@ def test_what_it_is_shown_does_not_grow_with_the_run(task: Task) -> None:
     searcher = LLMSearch(task, specs_per_call=1, history_tokens=300)
     searcher.lookahead = 1
     drive(searcher, 40)
-    prompt = searcher.preview()[0].messages[-1].content
+    prompt = searcher.proposer.preview()[0].messages[-1].content
     assert len(re.sub(r"(?s)## Candidates wanted.*", "", prompt)) < 300 * 3 + 300  # headings and fences
 
 

@@ -1,31 +1,33 @@
 import json
-import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from automcu_ray.errors import ConfigError
-from automcu_ray.plugins import check_options
-from automcu_ray.task import Task
-from searchers.base import BaseSearcher
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.plugins import check_options
+from automcu_ray.testing.searcher_contract import SearcherContract, ask, drive, story
 from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.offline import OfflineEngine
-from searchers.llm_memory import LLMMemorySearch
-from tests.contracts.searcher_contract import SearcherContract, ask, drive, story
+from searchers.engines.offline.engine import OfflineEngine
+from searchers.llm_memory import LLMMemory
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import LLMMemorySearch
+
+pytestmark = pytest.mark.thorough
 
 GOOD = {"backbone": [{"type": "conv", "out_channels": 8}, {"type": "downsample", "out_channels": 16}]}
 ADVICE = {"problem": "too small", "suggestion": "Set layer_1.out_channels to 12."}
 
 
 class Scripted(Engine):
-    """Answers with what a function makes of the request; a stand-in for a slow endpoint."""
+    """Answers with what a function makes of the request: a stand-in for a slow endpoint, unless `instant`."""
 
     name = "scripted"
 
-    def __init__(self, answer: Callable[[Request], str | Reply]) -> None:
-        self.answer = answer
+    def __init__(self, answer: Callable[[Request], str | Reply], *, instant: bool = False) -> None:
+        self.answer, self.instant = answer, instant
         self.asked: list[Request] = []
 
     def complete(self, requests: Sequence[Request]) -> list[Reply]:
@@ -39,6 +41,19 @@ class Scripted(Engine):
         ]
 
 
+class Slow(Scripted):
+    """Answers well, but only once it is released."""
+
+    def __init__(self) -> None:
+        super().__init__(self.wait)
+        self.released, self.answered = threading.Event(), threading.Event()
+
+    def wait(self, request: Request) -> str:
+        self.released.wait(60)
+        self.answered.set()
+        return answer_well(request)
+
+
 class Threaded(OfflineEngine):
     """The offline rules behind a thread, as an endpoint would be."""
 
@@ -46,14 +61,14 @@ class Threaded(OfflineEngine):
 
 
 class TestOffline(SearcherContract):
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         return LLMMemorySearch(task, seed=seed)
 
 
 class TestInThreads(SearcherContract):
     """One conversation at a time and no lookahead: then threads do not change the order of events."""
 
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         searcher = LLMMemorySearch(task, seed=seed, engine=Threaded(), parallel=1)
         searcher.lookahead = 1
         return searcher
@@ -66,7 +81,7 @@ def answer_well(request: Request) -> str:
     return json.dumps({"backbone": [{"type": "conv", "out_channels": width}]})
 
 
-def settle(searcher: BaseSearcher, records: int, timeout_s: float = 60.0) -> None:
+def settle(searcher: TuneSearcher, records: int, timeout_s: float = 240.0) -> None:
     """Turn Tune's loop until that many records are there; whatever is ready is left alone."""
     deadline = time.monotonic() + timeout_s
     while len(searcher.repository.records) < records:
@@ -106,18 +121,12 @@ def test_offline_says_that_no_language_model_took_part(task: Task) -> None:
 
 
 def test_propose_returns_at_once_while_the_engine_thinks(task: Task) -> None:
-    release, answered = threading.Event(), threading.Event()
-
-    def slow(request: Request) -> str:
-        release.wait(60)
-        answered.set()
-        return answer_well(request)
-
-    searcher = LLMMemorySearch(task, engine=Scripted(slow), parallel=2)
+    engine = Slow()
+    searcher = LLMMemorySearch(task, engine=engine, parallel=2)
     assert searcher.suggest("a") is None
-    assert not answered.is_set()
-    assert pickle.loads(pickle.dumps(searcher.__getstate__()["_running"])) == searcher.__getstate__()["_running"]
-    release.set()
+    assert not engine.answered.is_set()
+    assert not searcher.proposer.__getstate__()["_running"]  # conversations do not survive pickling
+    engine.released.set()
     drive(searcher, 2)
     assert len({record.candidate.hash for record in searcher.repository.records}) == 2
 
@@ -128,7 +137,7 @@ def test_one_repair_with_the_validators_message(task: Task) -> None:
 
     engine = Scripted(answer)
     searcher = LLMMemorySearch(task, engine=engine, parallel=1)
-    searcher.trained_budget = 1
+    searcher.budget.trained = 1
     drive(searcher, 1)
     repair = engine.asked[1]
     assert [message.role for message in repair.messages] == ["system", "user", "assistant", "user"]
@@ -151,7 +160,7 @@ UNREADABLE = {
 @pytest.mark.parametrize(("reply", "message", "resource"), UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_an_unusable_reply_becomes_a_record(task: Task, reply: str | Reply, message: str, resource: str) -> None:
     searcher = LLMMemorySearch(task, engine=Scripted(lambda request: reply), parallel=1)
-    searcher.proposal_budget = 1
+    searcher.budget.proposals = 1
     settle(searcher, records=1)
     record = searcher.repository.records[0]
     assert (record.status, record.candidate.spec) == ("invalid", None)
@@ -164,7 +173,7 @@ def test_an_unusable_reply_becomes_a_record(task: Task, reply: str | Reply, mess
 def test_fences_thoughts_and_prose_around_the_object_are_read_over(task: Task) -> None:
     text = f"<think>{{maybe}} a conv?</think>Sure {{see below}}:\n```json\n{json.dumps(GOOD)}\n```\nEnjoy!"
     searcher = LLMMemorySearch(task, engine=Scripted(lambda request: text), parallel=1)
-    searcher.trained_budget = 1
+    searcher.budget.trained = 1
     drive(searcher, 1)
     assert searcher.trained == 1
 
@@ -177,7 +186,7 @@ def test_a_dead_engine_ends_the_search_after_bounded_patience(task: Task) -> Non
     assert searcher.gave_up.endswith("failed 3 times in a row; last: engine: connection refused")
     assert {record.status for record in searcher.repository.records} == {"invalid"}
     assert len(engine.asked) <= 2 * 2 * 3
-    assert searcher.memory.history == ()  # it says nothing about networks
+    assert searcher.proposer.memory.history == ()  # it says nothing about networks
 
 
 def test_an_engine_that_raises_costs_one_candidate(task: Task) -> None:
@@ -189,19 +198,19 @@ def test_an_engine_that_raises_costs_one_candidate(task: Task) -> None:
     searcher = LLMMemorySearch(task, engine=Scripted(answer), parallel=1, backoff_s=0.01)
     drive(searcher, 2)
     assert [record.status for record in searcher.repository.records] == ["invalid", "ok", "ok"]
-    assert searcher.failures == 0
+    assert searcher.proposer.failures == 0
 
 
 def test_no_conversation_is_started_that_the_budget_cannot_use(task: Task) -> None:
     engine = Scripted(answer_well)
     searcher = LLMMemorySearch(task, engine=engine, parallel=8)
-    searcher.trained_budget = 3
+    searcher.budget.trained = 3
     drive(searcher, 10)
     assert sum(request.role == "generator" for request in engine.asked) == len(story(searcher)) == 3
 
 
 def test_options_are_those_of_the_config() -> None:
-    checked = check_options("searcher", "llm_memory", LLMMemorySearch, {"memory": 3, "parallel": "2"})
+    checked = check_options("searcher", "llm_memory", LLMMemory, {"memory": 3, "parallel": "2"})
     assert checked == {"memory": 3, "parallel": 2}
     with pytest.raises(ConfigError, match="did you mean 'memory'"):
-        check_options("searcher", "llm_memory", LLMMemorySearch, {"memry": 3})
+        check_options("searcher", "llm_memory", LLMMemory, {"memry": 3})

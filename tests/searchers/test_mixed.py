@@ -1,60 +1,57 @@
 """Several proposers in one run: shared records, shared budgets, and nobody waits for a slow engine."""
 
 import pickle
-import threading
 from concurrent.futures import wait
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from automcu_ray.config import Plugin
-from automcu_ray.errors import ConfigError
-from automcu_ray.record import Record
-from automcu_ray.repository import Repository
-from automcu_ray.target import Constraints
-from automcu_ray.task import Task
-from searchers.base import BaseSearcher
-from searchers.engines.base import Engine, Reply, Request
-from searchers.evolution import EvolutionSearch
-from searchers.llm_memory import LLMMemorySearch
-from searchers.mixed import MixedSearch, asking
-from searchers.refusals import Refusals
-from tests.contracts.searcher_contract import SearcherContract, ask, drive, story, too_large
-from tests.searchers.test_llm_memory import Scripted, Threaded, answer_well, settle
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.problem.target import Constraints
+from automcu_ray.problem.task import Task
+from automcu_ray.records.journal import Repository
+from automcu_ray.records.record import Record
+from automcu_ray.runtime.config import Plugin
+from automcu_ray.testing.searcher_contract import SearcherContract, ask, drive, story, too_large
+from searchers.engines.base import Engine, Reply
+from searchers.evolution import Evolution
+from searchers.gate.dominance_pruning import DominancePruning
+from searchers.mixed import Mixed
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import MixedSearch
+from tests.searchers.conftest import train_cells
+from tests.searchers.test_llm_memory import Scripted, Slow, Threaded, answer_well, settle
+
+pytestmark = pytest.mark.thorough
 
 EVOLUTION = Plugin.model_validate({"name": "evolution", "population": 3, "sample": 2, "start": 3})
+REFUSED = Reply(finish_reason="error", error="connection refused")
 RANDOM, LLM_MEMORY, CAPACITY = (Plugin(name=name) for name in ("random", "llm_memory", "capacity"))
 
 
-def mixed(task: Task, *proposers: Plugin, seed: int = 0, engine: Engine | None = None) -> MixedSearch:
+def mixed(task: Task, *proposers: Plugin, seed: int = 0, engine: Engine | None = None) -> TuneSearcher:
     return MixedSearch(task, seed=seed, engine=engine, proposers=proposers)
 
 
-class Instant(Scripted):
-    """Needs no thread, so that events keep their order."""
-
-    instant = True
-
-
-def proposers(searcher: BaseSearcher) -> list[str]:
+def proposers(searcher: TuneSearcher) -> list[str]:
     return [candidate.proposer for candidate in searcher.repository.proposed.values()]
 
 
 class TestWithoutEngine(SearcherContract):
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         return mixed(task, EVOLUTION, RANDOM, CAPACITY, seed=seed)
 
 
 class TestWithRules(SearcherContract):
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         return mixed(task, LLM_MEMORY, EVOLUTION, seed=seed)
 
 
 class TestWithAnEngineThatTakesTime(SearcherContract):
     """One conversation at a time and no lookahead; who comes next still depends on the time it takes."""
 
-    def make(self, task: Task, seed: int) -> BaseSearcher:
+    def make(self, task: Task, seed: int) -> TuneSearcher:
         slow = Plugin.model_validate({"name": "llm_memory", "parallel": 1})
         searcher = mixed(task, slow, EVOLUTION, seed=seed, engine=Threaded())
         searcher.lookahead = 1
@@ -71,9 +68,8 @@ def test_every_proposer_is_asked_and_learns_from_every_record(task: Task) -> Non
     searcher = mixed(task, LLM_MEMORY, EVOLUTION, RANDOM)
     drive(searcher, 12)
     assert {"offline", "evolution", "random"} == set(proposers(searcher))
-    llm, evolution = searcher.proposers["llm_memory"], searcher.proposers["evolution"]
-    assert isinstance(llm, LLMMemorySearch) and isinstance(evolution, EvolutionSearch)
-    assert llm.trained == evolution.trained == searcher.trained == 12
+    llm, evolution = (searcher.proposer.proposers[name] for name in ("llm_memory", "evolution"))
+    assert llm.memory.current is not None
     trained = [record.candidate.number for record in searcher.repository.records if record.status == "ok"]
     assert [record.candidate.number for record in evolution.living] == trained[-3:]
 
@@ -82,13 +78,13 @@ def test_a_refusal_is_read_once_and_known_to_every_proposer(
     tight_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Record] = []
-    learn = Refusals.learn
+    learn = DominancePruning.learn
 
-    def note(refusals: Refusals, record: Record) -> None:
+    def note(pruning: DominancePruning, record: Record) -> None:
         read.append(record)
-        learn(refusals, record)
+        learn(pruning, record)
 
-    monkeypatch.setattr(Refusals, "learn", note)
+    monkeypatch.setattr(DominancePruning, "learn", note)
     first, again = (mixed(tight_task, EVOLUTION, RANDOM, CAPACITY) for _ in range(2))
     first.repository = Repository(tmp_path / "journal.jsonl")
     first.points_to_evaluate([too_large(tight_task)])
@@ -96,52 +92,44 @@ def test_a_refusal_is_read_once_and_known_to_every_proposer(
     assert read == first.repository.records
     again.replay(Repository(tmp_path / "journal.jsonl"))
     for searcher in (first, pickle.loads(pickle.dumps(first)), again):
-        assert searcher.refusals.narrowest
-        assert all(proposer.refusals is searcher.refusals for proposer in searcher.proposers.values())
-        assert all(proposer.trained == searcher.trained == 6 for proposer in searcher.proposers.values())
+        assert searcher.prefilter.pruning.narrowest and searcher.trained == 6
 
 
 def test_points_to_evaluate_come_first_and_teach_all(task: Task) -> None:
     searcher = mixed(task, EVOLUTION, RANDOM)
-    points = [EvolutionSearch(task, seed=seed).propose() for seed in (8, 9)]
+    points = [task.space.sample(Random(seed)) for seed in (8, 9)]
     searcher.points_to_evaluate([point.model_copy(update={"proposer": "points_to_evaluate"}) for point in points])
     drive(searcher, 4)
     assert proposers(searcher)[:2] == ["points_to_evaluate"] * 2
-    assert searcher.proposers["evolution"].trained == 4
-    assert sum(arm.pulls > 0 for arm in searcher.bandit.arms.values()) == 2  # points are nobody's pulls
+    assert len(searcher.proposer.proposers["evolution"].living) == 3  # all it keeps
+    assert sum(arm.pulls > 0 for arm in searcher.proposer.bandit.arms.values()) == 2  # points are nobody's pulls
 
 
 def test_a_slow_engine_blocks_nobody_and_its_candidates_come_as_soon_as_they_are_there(task: Task) -> None:
-    release, answered = threading.Event(), threading.Event()
-
-    def slow(request: Request) -> str:
-        release.wait(60)
-        answered.set()
-        return answer_well(request)
-
-    searcher = mixed(task, LLM_MEMORY, EVOLUTION, engine=Scripted(slow))
+    engine = Slow()
+    searcher = mixed(task, LLM_MEMORY, EVOLUTION, engine=engine)
     drive(searcher, 5)
-    assert not answered.is_set() and set(proposers(searcher)) == {"evolution"}
-    release.set()
-    llm = asking(searcher)
+    assert not engine.answered.is_set() and set(proposers(searcher)) == {"evolution"}
+    engine.released.set()
+    llm = searcher.proposer.asking
     assert llm is not None
-    wait([llm._running[0].future], timeout=60)
+    wait([llm._running[0].future], timeout=240)
     drive(searcher, 3, first=5)  # up to two were in stock
     assert "llm_memory" in proposers(searcher)
 
 
 def test_a_dead_engine_ends_its_own_proposals_only(task: Task) -> None:
-    engine = Instant(lambda request: Reply(finish_reason="error", error="connection refused"))
+    engine = Scripted(lambda request: REFUSED, instant=True)
     slow = Plugin.model_validate({"name": "llm_memory", "patience": 1})
     searcher = mixed(task, slow, EVOLUTION, engine=engine)
-    searcher.trained_budget = 10
+    searcher.budget.trained = 10
     drive(searcher, 20)
     assert (searcher.trained, searcher.gave_up) == (10, "")
-    assert "failed 1 times in a row" in searcher.proposers["llm_memory"].gave_up
+    assert "failed 1 times in a row" in searcher.proposer.asking.gave_up
 
 
 def test_when_all_gave_up_the_run_ends_and_says_why(task: Task) -> None:
-    engine = Instant(lambda request: Reply(finish_reason="error", error="connection refused"))
+    engine = Scripted(lambda request: REFUSED, instant=True)
     slow = Plugin.model_validate({"name": "llm_memory", "patience": 1, "backoff_s": 0.001})
     searcher = mixed(task, slow, engine=engine)
     settle(searcher, records=1)
@@ -150,9 +138,9 @@ def test_when_all_gave_up_the_run_ends_and_says_why(task: Task) -> None:
 
 
 def test_used_up_tokens_end_the_engines_proposals_only(task: Task) -> None:
-    engine = Instant(answer_well)  # 110 tokens a call
+    engine = Scripted(answer_well, instant=True)  # 110 tokens a call
     searcher = mixed(task, LLM_MEMORY, EVOLUTION, engine=engine)
-    searcher.token_budget, searcher.trained_budget = 100, 12
+    searcher.budget.tokens, searcher.budget.trained = 100, 12
     drive(searcher, 20)
     assert searcher.trained == 12
     assert searcher.spent.tokens == 110  # one conversation of one call
@@ -163,7 +151,7 @@ def test_money_counts_as_the_time_that_it_would_buy(task: Task) -> None:
     drive(searcher, 1)
     record = searcher.repository.records[0]
     paid = record.model_copy(update={"cost": record.cost.model_copy(update={"usd": 0.5, "train_seconds": 2.0})})
-    assert searcher._cost(paid) == pytest.approx(record.cost.seconds - 1.0 + 2.0 + 1800.0 + 1.0)
+    assert searcher.proposer.cost_seconds(paid) == pytest.approx(record.cost.seconds - 1.0 + 2.0 + 1800.0 + 1.0)
 
 
 def test_conversations_go_on_after_the_last_one_of_the_journal(task: Task, tmp_path: Path) -> None:
@@ -171,28 +159,22 @@ def test_conversations_go_on_after_the_last_one_of_the_journal(task: Task, tmp_p
     first.repository = Repository(tmp_path / "journal.jsonl")
     drive(first, 8)
     again.replay(Repository(tmp_path / "journal.jsonl"))
-    one, other = asking(first), asking(again)
-    assert one is not None and other is not None and one.talks == other.talks > 0
-    assert +again.under_way == +first.under_way and again.bandit.arms == first.bandit.arms
+    one, other = first.proposer.asking, again.proposer.asking
+    assert one is not None and other is not None and one.begun == other.begun > 0
+    assert +again.proposer.under_way == +first.proposer.under_way
+    assert again.proposer.bandit.arms == first.proposer.bandit.arms
 
 
-def test_cells_are_mixed_by_proposers_of_cells(task: Task) -> None:
-    cells = task.model_copy(update={"form": "cell"})
-    searcher = mixed(cells, CAPACITY, EVOLUTION)
-    for number in range(8):
-        config = searcher.suggest(f"t{number}")
-        assert isinstance(config, dict) and "cell" in config
-        searcher.on_trial_complete(f"t{number}", {"val_accuracy": number / 10})
+def test_cells_are_mixed_by_proposers_of_cells(cells: Task) -> None:
+    searcher, accuracies = mixed(cells, CAPACITY, EVOLUTION), iter(range(8))
+    train_cells(searcher, 8, lambda operations: next(accuracies) / 10)
     hashes = [candidate.hash for candidate in searcher.repository.proposed.values()]
     assert len(set(hashes)) == len(hashes)
 
 
-def test_capacity_leaves_out_no_cell_because_others_proposed_too(task: Task) -> None:
-    cells = task.model_copy(update={"form": "cell"})
+def test_capacity_leaves_out_no_cell_because_others_proposed_too(cells: Task) -> None:
     searcher = mixed(cells, RANDOM, CAPACITY)
-    for number in range(9):
-        searcher.suggest(f"t{number}")
-        searcher.on_trial_complete(f"t{number}", {"val_accuracy": 0.5})
+    train_cells(searcher, 9, lambda operations: 0.5)
     found = [str(c.cell) for c in searcher.repository.proposed.values() if c.proposer == "capacity"]
     largest = [str(cell) for cell in cells.cells.by_capacity(Random(0))]
     assert len(found) > 2 and found == largest[: len(found)]
@@ -209,10 +191,9 @@ def test_capacity_leaves_out_no_cell_because_others_proposed_too(task: Task) -> 
         ([], "name at least one searcher"),
     ],
 )
-def test_proposers_that_cannot_be(task: Task, names: list[str], words: str) -> None:
-    wants = task if "llm" in names else task.model_copy(update={"form": "cell"})
+def test_proposers_that_cannot_be(task: Task, cells: Task, names: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        mixed(wants, *(Plugin(name=name) for name in names))
+        mixed(task if "llm" in names else cells, *(Plugin(name=name) for name in names))
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -239,38 +220,32 @@ def test_whoever_gains_more_is_asked_more(task: Task) -> None:
 
 def test_same_records_give_the_same_story_whoever_is_told(task: Task) -> None:
     first, second = (mixed(task, LLM_MEMORY, EVOLUTION, RANDOM, seed=5) for _ in range(2))
-    drive(first, 10)
-    drive(second, 10)
+    for searcher in (first, second):
+        drive(searcher, 10)
     assert story(first) == story(second) and proposers(first) == proposers(second)
 
 
 def test_once_nothing_can_fit_nobody_is_asked_and_what_was_ordered_still_comes(task: Task) -> None:
-    release = threading.Event()
-
-    def slow(request: Request) -> str:
-        release.wait(60)
-        return answer_well(request)
-
     tiny = task.model_copy(update={"constraints": Constraints(ram_kb=0.07, flash_kb=48)})  # less than image and answer
-    engine = Scripted(slow)
+    engine = Slow()
     searcher = mixed(tiny, LLM_MEMORY, EVOLUTION, engine=engine)
-    searcher.trained_budget, searcher.proposal_budget = 4, 400
+    searcher.budget.trained, searcher.budget.proposals = 4, 400
     while not searcher.gave_up:
         assert searcher.suggest("t") is None
-    proposed, ordered = len(searcher.repository.proposed), searcher.ordered
+    proposed, ordered = len(searcher.repository.proposed), searcher.proposer.ordered
     for _ in range(5):
         assert searcher.suggest("t") is None  # it waits for what is being written, and asks nobody else
     assert ordered > 0 and len(searcher.repository.proposed) == proposed < 100
-    release.set()
+    engine.released.set()
     assert ask(searcher, "t") == "FINISHED"
     assert len(searcher.repository.proposed) == proposed + ordered
     assert len({request.talk for request in engine.asked}) == ordered and "nothing can fit" in searcher.gave_up
 
 
 def test_a_refusal_that_counts_after_training_does_so_for_its_proposers_too(tight_task: Task) -> None:
-    alone, among = EvolutionSearch(tight_task, seed=0), mixed(tight_task, Plugin(name="evolution"))
+    proposers = Evolution(tight_task, seed=0), Mixed(tight_task, seed=0, proposers=(Plugin(name="evolution"),))
+    alone, among = (TuneSearcher(proposer, trains_refused=True) for proposer in proposers)
     for searcher in (alone, among):
-        searcher.trains_refused = True
         drive(searcher, 12)
     assert story(alone) == story(among)
     assert any(record.status == "infeasible" for record in among.repository.records)

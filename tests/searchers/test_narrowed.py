@@ -6,16 +6,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from automcu_ray.config import CONFIGS, read_yaml
-from automcu_ray.target import Constraints, McuTarget
-from automcu_ray.task import Task
-from searchers.engines.base import Message, Reply, Request
-from searchers.engines.offline import OfflineEngine, read_sections
-from searchers.memory import Memory
-from searchers.prompting import Prompter, starting_candidate
-from searchers.replies import UnusableReply, read_candidate
-from searchers.schemas import batch_schema, spec_schema, vocabulary
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import CONFIGS, read_yaml
+from searchers.dialogue.feedback_memory import Memory
+from searchers.dialogue.prompts import Prompter, starting_candidate
+from searchers.dialogue.reply_parsing import UnusableReply, read_candidate
+from searchers.dialogue.reply_schemas import batch_schema, spec_schema, vocabulary
+from searchers.engines.base import Reply, Request
+from searchers.engines.offline.engine import OfflineEngine
 from tests.searchers.conftest import make_task
+from tests.searchers.sections import read_sections
 
 
 @pytest.fixture
@@ -69,13 +70,13 @@ def test_a_reply_outside_is_answered_with_the_reason(accelerated: Task) -> None:
 
 
 def test_prompts_tell_memories_and_operators_of_the_accelerator(accelerated: Task) -> None:
-    system, user = Prompter(accelerated).generator(Memory(), None)
-    sections = read_sections(system.content)
+    system, user = Prompter(accelerated).generator(Memory(), None).messages
+    sections = read_sections([system])
     assert sections["Limits"]["weight_memory_bytes"] == 442_368 and sections["Limits"]["hardware_layers"] == 32
     assert {operator["type"] for operator in sections["Task"]["operators"]} == set(accelerated.space.types)
     assert "accelerator" in system.content and "downsample" not in system.content + user.content
-    plain, _ = Prompter(make_task()).generator(Memory(), None)
-    assert "accelerator" not in plain.content and "operators" not in read_sections(plain.content)["Task"]
+    plain, _ = Prompter(make_task()).generator(Memory(), None).messages
+    assert "accelerator" not in plain.content and "operators" not in read_sections([plain])["Task"]
 
 
 @pytest.mark.parametrize("form", ["spec", "code"])
@@ -89,12 +90,8 @@ def test_the_example_is_a_network_that_the_accelerator_runs(accelerated: Task, f
 
 
 def test_the_offline_engine_proposes_only_what_the_accelerator_runs(accelerated: Task) -> None:
-    messages = Prompter(accelerated).generator(Memory(), None)
+    prompt = Prompter(accelerated).generator(Memory(), None)
     for seed in range(12):
-        request = Request(role="generator", messages=tuple(map(_copy, messages)), seed=seed, max_tokens=1000)
+        request = Request(role="generator", **prompt._asdict(), seed=seed, max_tokens=1000)
         (reply,) = OfflineEngine().complete([request])
         read_candidate(reply, accelerated.space)
-
-
-def _copy(message: Message) -> Message:
-    return Message(role=message.role, content=message.content)

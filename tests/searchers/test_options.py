@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from automcu_ray.config import Plugin
-from automcu_ray.errors import ConfigError
-from automcu_ray.task import Task
-from searchers import pick_searcher
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import Plugin
+from searchers import pick_proposer
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ from searchers import pick_searcher
 def test_out_of_range(task: Task, name: str, options: dict[str, Any]) -> None:
     (key,) = options
     with pytest.raises(ConfigError, match=rf"^searcher\.{key}: Input should be .*found") as caught:
-        pick_searcher(Plugin(name=name, **options), task, seed=0)
+        pick_proposer(Plugin(name=name, **options), task, seed=0)
     assert "\n" not in str(caught.value)
 
 
 def test_a_type_is_named_as_it_is_written_in_yaml(task: Task) -> None:
     with pytest.raises(ConfigError, match=r"proposers: Input should be a list, like \[a, b\], found 3"):
-        pick_searcher(Plugin.model_validate({"name": "mixed", "proposers": 3}), task, seed=0)
+        pick_proposer(Plugin.model_validate({"name": "mixed", "proposers": 3}), task, seed=0)
     with pytest.raises(ConfigError, match=r"proposers: Input should be `key: value` lines, found"):
-        pick_searcher(Plugin.model_validate({"name": "mixed", "proposers": [3]}), task, seed=0)
+        pick_proposer(Plugin.model_validate({"name": "mixed", "proposers": [3]}), task, seed=0)

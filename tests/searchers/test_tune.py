@@ -1,21 +1,18 @@
 """A searcher in someone's own script: an ordinary Ray Tune Searcher, budget and trainable of theirs."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
-import ray
 from ray import tune
 
-from automcu_ray.task import Task
-from searchers.base import BaseSearcher
-from searchers.gate import FeasibilityCallback
-from searchers.llm_memory import LLMMemorySearch
-from searchers.random import RandomSearch
+from automcu_ray.problem.task import Task
+from searchers.gate.gate import FeasibilityCallback
+from searchers.tune_searcher import TuneSearcher
+from searchers.tune_searchers import LLMMemorySearch, RandomSearch
 
 
 class Trainable(tune.Trainable):  # type: ignore[misc]
@@ -32,14 +29,10 @@ class Trainable(tune.Trainable):  # type: ignore[misc]
         return {"val_accuracy": 1 - 1 / len(self.config["spec"]["backbone"]), "done": True}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
-def tuner(searcher: BaseSearcher, folder: Path, num_samples: int) -> tune.Tuner:
+def tuner(searcher: TuneSearcher, folder: Path, num_samples: int) -> tune.Tuner:
     return tune.Tuner(
         Trainable,
         tune_config=tune.TuneConfig(
@@ -55,7 +48,7 @@ def tuner(searcher: BaseSearcher, folder: Path, num_samples: int) -> tune.Tuner:
 
 
 @pytest.mark.parametrize("make", [RandomSearch, LLMMemorySearch])
-def test_runs_in_a_users_own_tuner(make: type[BaseSearcher], digits_task: Task, tmp_path: Path) -> None:
+def test_runs_in_a_users_own_tuner(make: type[TuneSearcher], digits_task: Task, tmp_path: Path) -> None:
     searcher = make(digits_task, seed=3)
     results = tuner(searcher, tmp_path, num_samples=5).fit()
     assert len(results) == 5 and results.num_errors == 0
@@ -66,7 +59,7 @@ def test_runs_in_a_users_own_tuner(make: type[BaseSearcher], digits_task: Task, 
 
 def test_its_own_budget_ends_the_run(digits_task: Task, tmp_path: Path) -> None:
     searcher = RandomSearch(digits_task, seed=0)
-    searcher.trained_budget = 4
+    searcher.budget.trained = 4
     run = tuner(searcher, tmp_path, num_samples=-1)
     run._local_tuner._run_config.callbacks = [FeasibilityCallback(searcher)]
     assert len(run.fit()) == 4
@@ -75,7 +68,7 @@ def test_its_own_budget_ends_the_run(digits_task: Task, tmp_path: Path) -> None:
 def test_an_impossible_budget_ends_in_bounded_time(digits_task: Task, tmp_path: Path) -> None:
     limits = digits_task.constraints.model_copy(update={"ram_kb": 0.05})
     searcher = RandomSearch(digits_task.model_copy(update={"constraints": limits}), seed=0)
-    searcher.trained_budget, searcher.proposal_budget = 4, 60
+    searcher.budget.trained, searcher.budget.proposals = 4, 60
     results = tuner(searcher, tmp_path, num_samples=-1).fit()
     assert len(results) == 0
     assert {record.status for record in searcher.repository.records} <= {"infeasible", "duplicate"}

@@ -6,36 +6,34 @@ from random import Random
 import pytest
 from ray import tune
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.cell_network import Skeleton
-from automcu_ray.feasibility import Rung
-from automcu_ray.footprint import footprint
-from automcu_ray.protocol import Protocol
-from automcu_ray.record import Candidate
-from automcu_ray.target import Constraints
-from automcu_ray.task import Task
-from backends.actor import Toolchain
+from automcu_ray.core.feasibility import Rung
+from automcu_ray.core.training_recipe import Protocol
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.cell import CellSpec
+from automcu_ray.networks.cell_network import Skeleton
+from automcu_ray.problem.target import Constraints
+from automcu_ray.problem.task import Task
+from automcu_ray.sizing.footprint import footprint
 from backends.ai8x.backend import Ai8xBackend
 from backends.boards.qemu import QemuBoard
-from backends.programs import missing
-from searchers.gate import Gate
+from backends.toolchain import Toolchain
+from searchers.gate.gate import Gate
+from tests.automcu_ray.networks.test_cell_space import cell
 from tests.backends.conftest import read_target
-from tests.test_cell_space import cell
-from trainables.datasets.digits import digits
-from trainables.finalist import FinalistJob, run_finalist
+from tests.trainables.finalists.pipelines import DATA, pipeline
+from trainables.finalists.finalist import run_finalist
 from trainables.proxy import ProxyTrainable
 
-DATA = digits()
+pytestmark = pytest.mark.training
+
 DRAWN = cell(e01="nor_conv_3x3", e03="skip_connect", e02="avg_pool_3x3", e13="nor_conv_1x1", e23="skip_connect")
 DOUBLED = cell(e01="skip_connect", e13="skip_connect", e03="skip_connect")
-TOOLS = pytest.mark.skipif(
-    bool(missing(["arm-none-eabi-gcc", "qemu-system-arm"])), reason="needs arm-none-eabi-gcc and qemu-system-arm"
-)
+TOOLS = pytest.mark.usefixtures("qemu")
 
 
 @pytest.fixture
 def task(digits_task: Task) -> Task:
-    return digits_task.model_copy(update={"form": "cell", "skeleton": Skeleton(channels=4, per_stage=1)})
+    return digits_task.replace(form="cell", skeleton=Skeleton(channels=4, per_stage=1))
 
 
 def candidate(task: Task) -> Candidate:
@@ -43,7 +41,7 @@ def candidate(task: Task) -> Candidate:
 
 
 def test_the_bound_is_asked_about_a_cell_and_names_its_operator(task: Task) -> None:
-    tight = task.model_copy(update={"constraints": Constraints(ram_kb=0.5, flash_kb=48)})
+    tight = task.replace(constraints=Constraints(ram_kb=0.5, flash_kb=48))
     report = Gate(tight).submit(candidate(tight))
     assert report is not None and not report.feasible and report.rung == Rung.ANALYTIC
     assert report.violations[0].where.startswith("cell_1.")
@@ -52,14 +50,14 @@ def test_the_bound_is_asked_about_a_cell_and_names_its_operator(task: Task) -> N
 
 
 def test_cells_of_a_table_are_asked_nothing(task: Task) -> None:
-    tight = task.model_copy(update={"constraints": Constraints(ram_kb=0.5, flash_kb=48), "skeleton": None})
+    tight = task.replace(constraints=Constraints(ram_kb=0.5, flash_kb=48), skeleton=None)
     report = Gate(tight).submit(candidate(tight))
     assert report is not None and report.feasible and report.backend == "table"
 
 
 def test_an_accelerator_without_the_operators_says_so(task: Task) -> None:
-    vendor = task.model_copy(update={"target": read_target("max78000")})
-    found = Ai8xBackend().foresee(vendor.graph(DRAWN), vendor)
+    vendor = task.replace(target=read_target("max78000"))
+    found = Ai8xBackend().check_bounds(vendor.graph(DRAWN), vendor)
     assert "it has no operator relu" in found[0].message
 
 
@@ -86,8 +84,8 @@ def test_a_finalist_is_linked_and_gives_the_bits_of_onnxruntime_on_the_board(
     bound = Gate(task).submit(chosen)
     assert verdict.feasible and bound is not None and verdict.parameters == bound.parameters
     protocol = Protocol(epochs=1, batch_size=64, learning_rate=0.2)
-    job = FinalistJob(task, protocol, DATA.train, DATA.val, toolchain, QemuBoard(), tmp_path / "finalists", seed=0)
-    found = run_finalist(chosen, job)
+    about = pipeline(task, tmp_path / "finalists", protocol, toolchain=toolchain, board=QemuBoard())
+    found = run_finalist(chosen, about)
     assert found.usable, found.reason
     assert found.board is not None and found.board.bit_equal_images == found.board.images == 16
 

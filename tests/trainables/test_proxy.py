@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from automcu_ray.errors import ToolchainError
-from automcu_ray.protocol import Protocol
-from automcu_ray.record import TrainingSummary
-from automcu_ray.spec import ArchitectureSpec
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.training_recipe import Protocol
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.task import Task
+from automcu_ray.records.record import TrainingSummary
 from trainables.datasets.digits import digits
-from trainables.job import TrainingJob
-from trainables.loop import Epoch
 from trainables.proxy import ProxyTrainable, candidate_seed
+from trainables.training.loop import Epoch
+from trainables.training.trainer import Trainer
+
+pytestmark = pytest.mark.training
 
 GOOD = {"number": 4, "spec": {"backbone": [{"type": "conv", "out_channels": 4}]}}
 BAD = {"number": 5, "spec": {"backbone": [{"type": "max_pool", "kernel_size": 8}, {"type": "max_pool"}]}}
@@ -36,6 +38,12 @@ def run(trainable: ProxyTrainable) -> list[dict[str, Any]]:
     while not results[-1].get("done"):
         results.append(trainable.step())
     return results
+
+
+def breaks(error: Exception, seconds: float = 0.0) -> Iterator[Epoch]:
+    time.sleep(seconds)
+    raise error
+    yield
 
 
 def resident_bytes() -> int:
@@ -70,30 +78,20 @@ def test_a_reused_worker_does_not_grow(digits_task: Task) -> None:
     assert resident_bytes() < early + 20e6
 
 
-def test_memory_that_runs_out_is_a_result_with_a_reason(digits_task: Task) -> None:
-    for error in (MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")):
-        trainable = make(digits_task, GOOD, epochs=3)
-        trainable.step()
-
-        def breaks(error: Exception = error) -> Iterator[Epoch]:
-            raise error
-            yield
-
-        trainable.epochs = breaks()
-        result = trainable.step()
-        assert type(error).__name__ in result["failure"] and result["done"]
-        assert trainable.reset_config(GOOD)
-        assert "training" in trainable.step()
+@pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
+def test_memory_that_runs_out_is_a_result_with_a_reason(error: Exception, digits_task: Task) -> None:
+    trainable = make(digits_task, GOOD, epochs=3)
+    trainable.step()
+    trainable.epochs = breaks(error)
+    result = trainable.step()
+    assert type(error).__name__ in result["failure"] and result["done"]
+    assert trainable.reset_config(GOOD)
+    assert "training" in trainable.step()
 
 
 def test_a_gpu_that_is_lost_ends_the_worker_and_is_no_result(digits_task: Task) -> None:
     trainable = make(digits_task, GOOD, epochs=3)
-
-    def breaks() -> Iterator[Epoch]:
-        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-        yield
-
-    trainable.epochs = breaks()
+    trainable.epochs = breaks(torch.AcceleratorError("CUDA error: an illegal memory access was encountered"))
     with pytest.raises(torch.AcceleratorError):
         trainable.step()
 
@@ -101,9 +99,7 @@ def test_a_gpu_that_is_lost_ends_the_worker_and_is_no_result(digits_task: Task) 
 def test_without_a_share_of_a_gpu_a_trial_stays_on_the_cpu(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     data = digits()
-    devices = [
-        TrainingJob(digits_task, Protocol(epochs=1), data.train, data.val, gpus=gpus).device for gpus in (0, 0.5)
-    ]
+    devices = [Trainer(digits_task, Protocol(epochs=1), data.train, data.val, gpus=gpus).device for gpus in (0, 0.5)]
     assert devices == ["cpu", "cuda"]
 
 
@@ -116,31 +112,25 @@ def test_what_cannot_be_built_is_a_result_with_a_reason(digits_task: Task) -> No
 def test_a_training_that_fails_tells_the_seconds_it_took(digits_task: Task) -> None:
     trainable = make(digits_task, GOOD, epochs=3)
     trainable.step()
-    trained_s = trainable.job.seconds
-
-    def breaks() -> Iterator[Epoch]:
-        time.sleep(0.05)
-        raise FloatingPointError("diverged")
-        yield
-
-    trainable.epochs = trainable.job._timed(breaks())
+    trained_s = trainable.trainer.seconds
+    trainable.epochs = trainable.trainer._timed(breaks(FloatingPointError("diverged"), seconds=0.05))
     result = trainable.step()
     assert "diverged" in result["failure"] and result["seconds"] >= trained_s + 0.05
 
 
 def test_a_deployment_that_fails_has_taken_its_time(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(job: TrainingJob, calibration: object) -> None:
+    def fails(trainer: Trainer, calibration: object) -> None:
         time.sleep(0.2)
         raise ToolchainError("not convertible")
 
-    monkeypatch.setattr(TrainingJob, "_deploy", fails)
+    monkeypatch.setattr(Trainer, "_deploy", fails)
     data = digits()
-    job = TrainingJob(digits_task, Protocol(epochs=1), data.train, data.val)
-    (epoch,) = job.start(ArchitectureSpec.model_validate(GOOD["spec"]), seed=0)
-    trained_s = job.seconds
+    trainer = Trainer(digits_task, Protocol(epochs=1), data.train, data.val)
+    (epoch,) = trainer.start(ArchitectureSpec.model_validate(GOOD["spec"]), seed=0)
+    trained_s = trainer.seconds
     with pytest.raises(ToolchainError):
-        job.finish(epoch)
-    assert job.seconds - trained_s >= 0.2
+        trainer.finish(epoch)
+    assert trainer.seconds - trained_s >= 0.2
 
 
 def test_the_training_loss_can_be_what_the_search_ranks_by(digits_task: Task) -> None:

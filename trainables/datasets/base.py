@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from automcu_ray.errors import ConfigError
-from automcu_ray.repository import Repository
-from automcu_ray.task import Form
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.problem.task import Form
+from automcu_ray.records.events import TestRead
+from automcu_ray.records.journal import Repository
 
 Images = NDArray[np.uint8]  # (N, channels, height, width)
 Labels = NDArray[np.int64]  # (N,)
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Sealed:
 
     def open(self, reader: str, journal: Repository) -> Split:
         """Return the split, once the journal says who reads it (event `test_read`)."""
-        journal.append("test_read", reader=reader, images=len(self))
+        journal.append(TestRead(reader=reader, images=len(self)))
         return self._split
 
     def __reduce__(self) -> NoReturn:
@@ -83,7 +83,7 @@ class Dataset:
         return channels, height, width
 
     @property
-    def about(self) -> dict[str, object]:
+    def about(self) -> dict[str, str | int]:
         """What a manifest says of the data: name, images in each split, the seed that split them, and a digest."""
         sizes = {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
         return {"name": self.name, "split_seed": self.split_seed, **sizes, "sha256": self.sha256}
@@ -118,7 +118,15 @@ def assemble(
     if val is None:
         train, val = cut(train, of_rest, split_seed, f"{name}: dataset.val_share={val_share:g}")
     for where, split in (("train", train), ("validation", val), ("test", test)):
-        _check_classes(f"{name}, {where} split", split, classes)
+        if len(classes) < 2:
+            found = ", ".join(map(repr, classes)) or "none"
+            raise ConfigError(f"{name}, {where} split: wanted two classes or more, found {found}.")
+        if absent := set(range(len(classes))) - set(split.labels.tolist()):
+            raise ConfigError(
+                f"{name}, {where} split: class {classes[min(absent)]!r} has none of its {len(split)} examples, "
+                f"{len(absent) - 1} more classes neither: add examples, or raise dataset.max_train, max_test or "
+                "val_share where one is set."
+            )
     train, val, test = (shuffled(split, split_seed) for split in (train, val, test))
     return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed)
 
@@ -197,17 +205,6 @@ def _check(where: str, split: Split, classes: Sequence[str], shape: tuple[int, .
         )
 
 
-def _check_classes(where: str, split: Split, classes: Sequence[str]) -> None:
-    if len(classes) < 2:
-        raise ConfigError(f"{where}: wanted two classes or more, found {', '.join(map(repr, classes)) or 'none'}.")
-    absent = set(range(len(classes))) - set(split.labels.tolist())
-    if absent:
-        raise ConfigError(
-            f"{where}: class {classes[min(absent)]!r} has none of its {len(split)} examples, {len(absent) - 1} more "
-            "classes neither: add examples, or raise dataset.max_train, max_test or val_share where one is set."
-        )
-
-
 def check_memory(where: str, size_bytes: int) -> None:
     """Refuse a data set that would take more than a quarter of this machine's memory as arrays (copies need as much).
 
@@ -244,8 +241,12 @@ def data_folder(name: str) -> Path:
 
 
 def data_roots() -> list[Path]:
-    """Return where data sets lie: $AUTOMCU_DATA, `data` in the checkout, and `shared/data` beside the checkout."""
-    roots = [REPOSITORY / "data", REPOSITORY.parent / "shared" / "data"]
-    if os.environ.get("AUTOMCU_DATA"):
-        roots.insert(0, Path(os.environ["AUTOMCU_DATA"]))
-    return roots
+    """Return where data sets lie: $AUTOMCU_DATA, `data` here and in the checkout, and `shared/data` beside that.
+
+    Here: in the working directory. An installed package has no checkout.
+    """
+    roots = [Path(os.environ["AUTOMCU_DATA"])] if os.environ.get("AUTOMCU_DATA") else []
+    here = Path("data").absolute()
+    code = Path(__file__).resolve().parents[2]  # the checkout, or site-packages
+    checkout = [code / "data", code.parent / "shared" / "data"] if (code / "pyproject.toml").is_file() else []
+    return list(dict.fromkeys([*roots, here, *checkout]))

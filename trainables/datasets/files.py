@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from automcu_ray.errors import ConfigError
+from automcu_ray.core.errors import ConfigError
 
 
 def class_folders(root: Path) -> list[Path]:
@@ -23,8 +23,10 @@ def files_below(folder: Path, suffixes: tuple[str, ...], root: Path, *, refused:
     found = []
     for parent, folders, names in os.walk(folder):
         for path in (folder, *(Path(parent, name) for name in (*folders, *names))):
-            if path.is_symlink():
-                _check_link(path, root)
+            if path.is_symlink() and not path.exists():
+                raise ConfigError(f"{path} is a link to nothing: put the file itself there, or remove the link.")
+            if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+                raise ConfigError(f"{path} is a link out of {root}, to {path.resolve()}: put the file itself there.")
         found += [Path(parent, name) for name in names if name.lower().endswith((*suffixes, *refused))]
     for path in found:
         if path.name.lower().endswith(refused):
@@ -34,10 +36,3 @@ def files_below(folder: Path, suffixes: tuple[str, ...], root: Path, *, refused:
     if not found:
         raise ConfigError(f"{folder} holds no file that ends in {', '.join(suffixes)}: fill it, or remove it.")
     return sorted(found)
-
-
-def _check_link(path: Path, root: Path) -> None:
-    if not path.exists():
-        raise ConfigError(f"{path} is a link to nothing: put the file itself there, or remove the link.")
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise ConfigError(f"{path} is a link out of {root}, to {path.resolve()}: put the file itself there.")

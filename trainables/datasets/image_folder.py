@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from automcu_ray.errors import ConfigError
+from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import Dataset, Split, assemble, data_folder, in_short, pick
 from trainables.datasets.files import class_folders, files_below
 from trainables.datasets.pictures import MAX_FILE_BYTES, decode

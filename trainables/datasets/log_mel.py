@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import fft, signal
 from scipy.io import wavfile
 
-from automcu_ray.errors import ConfigError
-from automcu_ray.frozen import Frozen
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.core.models import FrozenModel
 from trainables.datasets.base import Images, in_short
 
 Wave = NDArray[np.float32]  # (samples,), -1 to 1
@@ -28,7 +28,7 @@ _LOWEST_HZ = 20.0
 warnings.filterwarnings("ignore", category=wavfile.WavFileWarning)
 
 
-class LogMel(Frozen):
+class LogMel(FrozenModel):
     """How sound becomes a picture: `mels` bands of a short-time spectrum, a column of them each `hop_ms`."""
 
     rate_hz: int
@@ -44,7 +44,13 @@ class LogMel(Frozen):
             ConfigError: no wav file, a damaged, cut or empty one, or one at another rate where `resample` is off.
         """
         rate_hz, samples = _read(path)
-        wave = _scaled(samples)
+        with np.errstate(over="ignore"):  # doubles beyond float32 become infinite, and are refused as that
+            wave: Wave = samples.astype(np.float32)
+        if samples.dtype == np.uint8:  # 8 bits are unsigned in wav files, 24 bits come left-justified in 32
+            wave -= 128
+            wave /= 128
+        elif samples.dtype.kind == "i":
+            wave /= 2.0 ** (8 * samples.dtype.itemsize - 1)
         if wave.ndim == 2:
             wave = wave.mean(axis=1)
         if not len(wave) or not np.isfinite(wave).all():
@@ -130,15 +136,3 @@ def _read(path: Path) -> tuple[int, NDArray[Any]]:
     except Exception as error:  # a parser's own: ValueError, struct.error, ZeroDivisionError, UnboundLocalError, ...
         raise ConfigError(f"{path} is no whole wav file ({in_short(error)}): remove or replace it.") from error
     return int(rate_hz), samples
-
-
-def _scaled(samples: NDArray[Any]) -> Wave:
-    """Return samples as float32, full scale 1; 8 bits are unsigned in wav files, 24 bits come left-justified in 32."""
-    with np.errstate(over="ignore"):  # doubles beyond float32 become infinite, and are refused as that
-        wave: Wave = samples.astype(np.float32)
-    if samples.dtype == np.uint8:
-        wave -= 128
-        wave /= 128
-    if samples.dtype.kind == "i":
-        wave /= 2.0 ** (8 * samples.dtype.itemsize - 1)
-    return wave

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 import pyarrow.parquet as pq
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.errors import ConfigError
-from automcu_ray.task import Form
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.networks.cell import CellSpec
+from automcu_ray.problem.task import Form
 from trainables.datasets.base import data_folder
 
 _CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet16": 120}

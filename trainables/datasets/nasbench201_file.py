@@ -17,9 +17,9 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from automcu_ray.cell import CellSpec
-from automcu_ray.errors import ConfigError, ToolMissingError
-from automcu_ray.whole_file import write_whole
+from automcu_ray.core.atomic_write import write_whole
+from automcu_ray.core.errors import ConfigError, ToolMissingError
+from automcu_ray.networks.cell import CellSpec
 from trainables.datasets.prepared import fingerprint, place
 
 # Column: the benchmark's data set and split. CIFAR-10 has its own training set for validation, half of the usual one.
@@ -79,10 +79,24 @@ def official_table(path: Path, *, trust: bool) -> Path:
 
 
 def _rows(path: Path, trust: bool) -> Iterator[dict[str, Any]]:
-    results = _results(path, trust)
-    total = next(results)
-    quiet = not sys.stderr.isatty()
-    for name, found in track(results, f"reading {path.name}", total, console=Console(stderr=True), disable=quiet):
+    """Yield the row of each cell, from the benchmark's results of 200 epochs; one cell at a time in memory."""
+    try:
+        make: Callable[[dict[str, Any]], Any] = importlib.import_module("nats_bench").ArchResults.create_from_state_dict
+    except ImportError as error:
+        raise ToolMissingError(
+            "dataset.file needs the package nats_bench, which reads both of them: pip install 'automcu-ray[nasbench]'."
+        ) from error
+    if path.is_dir():
+        names = _unpickled(path / f"{_META}{_ENDING}", trust)["meta_archs"]
+        states = (_unpickled(path / f"{number:06d}{_ENDING}", trust)["200"] for number in range(len(names)))
+    else:
+        key, content = ("full", _loaded(path, trust)) if path.suffix == ".pth" else ("200", _unpickled(path, trust))
+        names = content["meta_archs"]
+        infos = content["arch2infos"]
+        states = (infos.pop(number)[key] for number in range(len(names)))  # popped: there are gigabytes of weights
+    about: Any = {"console": Console(stderr=True), "disable": not sys.stderr.isatty()}
+    for name, state in track(zip(names, states, strict=True), f"reading {path.name}", len(names), **about):
+        found = make(state)
         row: dict[str, Any] = {"arch_str": str(CellSpec.parse(name))}
         for column, (dataset, split) in COLUMNS.items():
             percent = float(found.get_metrics(dataset, split, is_random=False)["accuracy"])
@@ -90,27 +104,6 @@ def _rows(path: Path, trust: bool) -> Iterator[dict[str, Any]]:
                 raise ValueError(f"{name}: {column} is {percent}")
             row[column] = percent
         yield row
-
-
-def _results(path: Path, trust: bool) -> Iterator[Any]:
-    """Yield how many cells there are, then each with the benchmark's results of 200 epochs; one at a time in memory."""
-    try:
-        make: Callable[[dict[str, Any]], Any] = importlib.import_module("nats_bench").ArchResults.create_from_state_dict
-    except ImportError as error:
-        raise ToolMissingError(
-            "dataset.file needs the package nats_bench, which reads both benchmarks: pip install -e '.[nasbench]'."
-        ) from error
-    if path.is_dir():
-        names = _unpickled(path / f"{_META}{_ENDING}", trust)["meta_archs"]
-        yield len(names)
-        for number, name in enumerate(names):
-            yield name, make(_unpickled(path / f"{number:06d}{_ENDING}", trust)["200"])
-        return
-    content = _loaded(path, trust) if path.suffix == ".pth" else _unpickled(path, trust)
-    key = "full" if path.suffix == ".pth" else "200"
-    yield len(content["meta_archs"])
-    for number, name in enumerate(content["meta_archs"]):
-        yield name, make(content["arch2infos"].pop(number)[key])  # popped: there are gigabytes of weights
 
 
 def _loaded(path: Path, trust: bool) -> Any:

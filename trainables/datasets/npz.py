@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from automcu_ray.errors import ConfigError
+from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import Dataset, Split, assemble, check_memory, data_folder, in_short, numbered
 
 PAIRS = {"train": ("images", "labels"), "val": ("val_images", "val_labels"), "test": ("test_images", "test_labels")}

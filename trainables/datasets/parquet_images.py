@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from automcu_ray.errors import ConfigError
+from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import (
     Dataset,
     Labels,
@@ -49,29 +49,23 @@ def parquet_images(
             that differ.
     """
     root = data_folder(folder)
-    names, whole = _read(_files(root, train, "train"), label, size, max_train, split_seed, "max_train")
-    held = None
-    if test is not None:
-        _, held = _read(_files(root, test, "test"), label, size, max_test, split_seed, "max_test")
+    names, whole = _read(root, "train", train, label, size, max_train, split_seed)
+    held = None if test is None else _read(root, "test", test, label, size, max_test, split_seed)[1]
     return assemble(
         root.name, names, whole, test=held, val_share=val_share, test_share=test_share, split_seed=split_seed
     )
 
 
-def _files(root: Path, pattern: str, which: str) -> list[Path]:
+def _read(
+    root: Path, which: str, pattern: str, label: str, size: int | None, limit: int | None, seed: int
+) -> tuple[tuple[str, ...], Split]:
+    """Return class names, and the rows that are kept, decoded."""
     files = sorted(path for path in root.glob(pattern) if path.is_file())
     if not files:
         raise ConfigError(f"no file {root / pattern}: set dataset.{which} to a Parquet file, or a pattern, in there.")
-    return files
-
-
-def _read(
-    files: list[Path], label: str, size: int | None, limit: int | None, seed: int, option: str
-) -> tuple[tuple[str, ...], Split]:
-    """Return class names, and the rows that are kept, decoded."""
     table = pa.concat_tables([_table(path, label) for path in files])
     labels: Labels = table[label].to_numpy()
-    rows = pick(labels, limit, seed, f"dataset.{option}")
+    rows = pick(labels, limit, seed, f"dataset.max_{which}")
     blobs = table["image"]
     where = files[0] if len(files) == 1 else files[0].parent
     images = decode(
@@ -98,7 +92,13 @@ def _table(path: Path, label: str) -> pa.Table:
         table = file.read(columns=[image, label])
         column = table[image]  # in chunks: one array holds 2 GB of bytes at most
         blobs = pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
-        columns = {"image": blobs.cast(pa.large_binary()), label: _labels(path, table[label])}
+        labels = table[label]
+        if not pa.types.is_integer(labels.type) or labels.null_count:
+            raise ConfigError(
+                f"{path}: labels must be whole numbers, one for each image; found {labels.type} with "
+                f"{labels.null_count} missing. dataset.label names the column."
+            )
+        columns = {"image": blobs.cast(pa.large_binary()), label: labels.to_numpy().astype(np.int64)}
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:  # KeyError: two columns of one name
         raise ConfigError(f"{path} cannot be read as Parquet: {in_short(error)}.") from error
     return pa.table(columns).replace_schema_metadata(schema.metadata)
@@ -107,22 +107,8 @@ def _table(path: Path, label: str) -> pa.Table:
 def _holds_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         index = kind.get_field_index("bytes")
-        return index >= 0 and _is_binary(kind.field(index).type)
-    return _is_binary(kind)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
+        return index >= 0 and _holds_bytes(kind.field(index).type)
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))  # the latter is what polars writes
-
-
-def _labels(path: Path, column: pa.ChunkedArray) -> Labels:
-    if not pa.types.is_integer(column.type) or column.null_count:
-        raise ConfigError(
-            f"{path}: labels must be whole numbers, one for each image; found {column.type} with {column.null_count} "
-            "missing. dataset.label names the column."
-        )
-    labels: Labels = column.to_numpy().astype(np.int64)
-    return labels
 
 
 def _class_names(schema: pa.Schema, label: str, labels: Labels) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ import numpy as np
 import PIL
 from PIL import Image, ImageOps
 
-from automcu_ray.errors import ConfigError
-from backends.digest import digest
+from automcu_ray.core.errors import ConfigError
+from backends.source_fingerprint import digest
 from trainables.datasets.base import Images, check_memory, in_short
 from trainables.datasets.prepared import in_threads, kept
 
@@ -56,7 +56,11 @@ def decode(
                     "--set dataset.size=32 takes the middle square of each, in 32x32 pixels."
                 )
             arrays.append(array)
-        return _stacked(arrays)
+        height, width, _ = arrays[0].shape
+        stacked = np.empty((len(arrays), max(array.shape[2] for array in arrays), height, width), np.uint8)
+        for row, array in enumerate(arrays):
+            stacked[row] = array.transpose(2, 0, 1)  # grey ones among coloured ones get three channels
+        return stacked
 
     return kept((source, size, digest(Path(__file__)), PIL.__version__), make)
 
@@ -88,15 +92,6 @@ def _pixels(name: str, blob: bytes, size: int | None) -> Images:
             f"{', '.join(FORMATS)}."
         ) from error
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
-
-
-def _stacked(arrays: list[Images]) -> Images:
-    """Return pictures (H, W, 1 or 3) as one array (N, C, H, W); grey ones among coloured ones get three channels."""
-    height, width, _ = arrays[0].shape
-    stacked = np.empty((len(arrays), max(array.shape[2] for array in arrays), height, width), np.uint8)
-    for row, array in enumerate(arrays):
-        stacked[row] = array.transpose(2, 0, 1)
-    return stacked
 
 
 def _size(array: Images) -> str:

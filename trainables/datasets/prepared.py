@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from automcu_ray.verdicts import cache_root
+from automcu_ray.sizing.verdict_cache import cache_root
 from trainables.datasets.base import Images
 
 T = TypeVar("T")
@@ -35,7 +35,13 @@ def kept(key: object, make: Callable[[], Images]) -> Images:
     made = make()
     if time.monotonic() - started_s > KEEP_S:
         with contextlib.suppress(OSError):
-            _write(path, made)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+                try:
+                    np.save(file, made, allow_pickle=False)
+                    Path(file.name).replace(path)
+                finally:
+                    Path(file.name).unlink(missing_ok=True)
     return made
 
 
@@ -60,19 +66,8 @@ def in_threads(items: Sequence[T], decode: Callable[[T], Any], what: str) -> Ite
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             work = pool.map(lambda chunk: [decode(item) for item in chunk], chunks)
-            for done in track(
-                work, what, len(chunks), console=console, transient=True, disable=not sys.stderr.isatty()
-            ):
+            quiet = not sys.stderr.isatty()
+            for done in track(work, what, len(chunks), console=console, transient=True, disable=quiet):
                 yield from done
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _write(path: Path, array: Images) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        try:
-            np.save(file, array, allow_pickle=False)
-            Path(file.name).replace(path)
-        finally:
-            Path(file.name).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from automcu_ray.errors import ConfigError
+from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import Dataset, Split, assemble, data_roots, in_short, pick
 from trainables.datasets.image_folder import image_folder
 from trainables.datasets.parquet_images import parquet_images
@@ -94,7 +94,7 @@ def _torchvision(loader: str, root: Path, hub: str, **options: Any) -> Any:
     except (ImportError, RuntimeError, OSError) as error:
         raise ConfigError(
             f"{loader} is not in {root}, and torchvision, which would download it, cannot be used ({in_short(error)}): "
-            f"pip install -e '.[vision]' (beside a CPU torch from the same index){or_parquet}."
+            f"pip install 'automcu-ray[vision]' (beside a CPU torch from the same index){or_parquet}."
         ) from error
     try:
         return make(str(root), **options)

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import scipy
 
-from automcu_ray.errors import ConfigError, unknown_name
-from backends.digest import digest
+from automcu_ray.core.errors import ConfigError, unknown_name
+from backends.source_fingerprint import digest
 from trainables.datasets import log_mel
 from trainables.datasets.base import Dataset, Images, Split, assemble, check_memory, data_folder, pick
 from trainables.datasets.files import class_folders, files_below
@@ -62,7 +62,12 @@ def speech_commands(
     features = LogMel(rate_hz=rate_hz, mels=mels, frame_ms=frame_ms, hop_ms=hop_ms, resample=resample)
     features.check()
     words = [path.name for path in class_folders(root)]
-    wanted = _wanted(root, words, keywords)
+    if not words:
+        raise ConfigError(f"{root} has no folder for a word: put recordings into {root}/<word>/*.wav.")
+    for word in keywords:
+        if word not in words:
+            raise unknown_name("keyword", word, words, of=str(root))
+    wanted = keywords or words
     names = [*wanted, *([UNKNOWN] if unknown else []), *([SILENCE] if silence else [])]
     rng = np.random.default_rng(split_seed)
     splits = {}
@@ -85,15 +90,6 @@ def which_part(path: Path) -> Part:
     speaker = path.name.partition("_nohash_")[0]
     percent = int(hashlib.sha1(speaker.encode()).hexdigest(), 16) % _HASHES * (100 / (_HASHES - 1))
     return "val" if percent < PERCENT else "test" if percent < 2 * PERCENT else "train"
-
-
-def _wanted(root: Path, words: Sequence[str], keywords: Sequence[str]) -> Sequence[str]:
-    if not words:
-        raise ConfigError(f"{root} has no folder for a word: put recordings into {root}/<word>/*.wav.")
-    for word in keywords:
-        if word not in words:
-            raise unknown_name("keyword", word, words, of=str(root))
-    return keywords or words
 
 
 def _by_part(root: Path, words: Sequence[str]) -> dict[Part, list[Path]]:

@@ -23,11 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from automcu_ray.protocol import Protocol
-from automcu_ray.tracing import TRACED, shift_norms, trace
+from automcu_ray.core.training_recipe import Protocol
+from automcu_ray.deploy.tracing import TRACED, shift_norms, trace
 from trainables.jail.seccomp import refuse_dangerous_calls
-from trainables.loop import predict, train_scored_by
-from trainables.memory import limit_gpu_memory
+from trainables.training.loop import predict, train_scored_by
+from trainables.training.process_memory import limit_gpu_memory
 
 MODULE = "net"
 OPEN_FILES, CUDA_OPEN_FILES = 64, 1024
@@ -48,44 +48,43 @@ class Unfit(Exception):
     """The network breaks its contract: it is no module, or its answer has the wrong shape or values."""
 
 
-def run(job: dict[str, Any], files: list[int], server: int) -> NoReturn:
-    """Do one job with the candidate's socket and data (open files) and end the process; it ends with its server too."""
+def run(request: dict[str, Any], files: list[int], server: int) -> NoReturn:
+    """Answer one request with the candidate's socket and data (open files), and end the process, as its server does."""
     stage = "start"
     try:
         talk, *data = files
-        _die_with(server)
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # `mode: none` has nothing else
+        if os.getppid() != server:
+            os._exit(1)  # it had ended already
         _leave_the_server(files)
         channel = socket.socket(fileno=talk)
-        _limit(job)
+        _limit(request)
         refuse_dangerous_calls()
-        torch.set_num_threads(job["threads"])
-        _seed(job)
+        torch.set_num_threads(request["threads"])
+        random.seed(0)  # torch's draws weights; a structure drawn by another is the same whatever the seed
+        np.random.seed(0)
+        torch.manual_seed(request["seed"])
         stage = _enter("build", channel)
-        network = _build(job)
+        network = _build(request)
         stage = _enter("forward", channel)
-        _forward(network, job)
-        if job["train"]:
+        _forward(network, request)
+        if request["train"]:
             stage = _enter("train", channel)
-            _train(network, job, data, channel)
+            _train(network, request, data, channel)
         else:
             shift_norms(network)
         stage = _enter("export", channel)
-        shape = tuple(job["input_shape"])
+        shape = tuple(request["input_shape"])
         _send_graph(channel, "inference", trace(network, shape))
-        if not job["train"]:
+        if not request["train"]:
             stage = _enter("fingerprint", channel)
             _send_graph(channel, "training", trace(network, shape, training=True))
     except BaseException as error:  # a candidate may raise anything, SystemExit too
-        _send(channel, {"event": "failed", "resource": _resource(error, stage), "error": _words(error)})
+        lines = str(error).strip().splitlines() or [""]
+        words = f"{type(error).__name__}: {lines[0]}"[:300]
+        _send(channel, {"event": "failed", "resource": _resource(error, stage), "error": words})
     finally:
         os._exit(0)
-
-
-def _die_with(server: int) -> None:
-    """Let Linux kill this process when the server ends: with `mode: none` nothing else would."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != server:
-        os._exit(1)  # it had ended already
 
 
 def _leave_the_server(files: list[int]) -> None:
@@ -100,52 +99,45 @@ def _leave_the_server(files: list[int]) -> None:
         first = file + 1
 
 
-def _seed(job: dict[str, Any]) -> None:
-    """Seed every generator: torch's draws weights; a structure drawn by another is the same whatever the seed."""
-    random.seed(0)
-    np.random.seed(0)
-    torch.manual_seed(job["seed"])
-
-
-def _limit(job: dict[str, Any]) -> None:
-    """Put this process under the limits of the job; threads count as processes. No file may grow."""
-    seconds = int(job["seconds"] * job["threads"]) + CPU_SLACK_S
+def _limit(request: dict[str, Any]) -> None:
+    """Put this process under the limits of the request; threads count as processes. No file may grow."""
+    seconds = int(request["seconds"] * request["threads"]) + CPU_SLACK_S
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NOFILE: OPEN_FILES if job["device"] == "cpu" else CUDA_OPEN_FILES,
+        resource.RLIMIT_NOFILE: OPEN_FILES if request["device"] == "cpu" else CUDA_OPEN_FILES,
     }
-    if job["processes"] is not None:  # outside a sandbox all processes of the user would count
-        limits[resource.RLIMIT_NPROC] = job["processes"]
-    if job["device"] == "cpu":  # CUDA reserves more addresses than there is memory: there the server watches alone
+    if request["processes"] is not None:  # outside a sandbox all processes of the user would count
+        limits[resource.RLIMIT_NPROC] = request["processes"]
+    if request["device"] == "cpu":  # CUDA reserves more addresses than there is memory: there the server watches alone
         with open("/proc/self/statm") as statm:
             reserved = int(statm.read().split()[0]) * mmap.PAGESIZE
-        limits[resource.RLIMIT_AS] = reserved + job["memory_bytes"]
+        limits[resource.RLIMIT_AS] = reserved + request["memory_bytes"]
     for limit, value in limits.items():
         spare = limit == resource.RLIMIT_CPU  # at the hard limit Linux kills without saying why
         resource.setrlimit(limit, (value, value + spare))
 
 
-def _build(job: dict[str, Any]) -> nn.Module:
+def _build(request: dict[str, Any]) -> nn.Module:
     """Return the candidate's network: `Net()`, or with as much of (in_channels, num_classes) as it takes."""
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module  # dataclasses look their module up
-    exec(compile(job["code"], f"{MODULE}.py", "exec"), module.__dict__)
+    exec(compile(request["code"], f"{MODULE}.py", "exec"), module.__dict__)
     make = getattr(module, "Net", None)
     if not (isinstance(make, type) and issubclass(make, nn.Module)):
         raise Unfit("the code must define `class Net(nn.Module)`")
-    given = {"in_channels": job["input_shape"][0], "num_classes": job["num_classes"]}
+    given = {"in_channels": request["input_shape"][0], "num_classes": request["num_classes"]}
     takes = inspect.signature(make.__init__).parameters
     network: nn.Module = make(**{name: value for name, value in given.items() if name in takes})
     return network
 
 
-def _forward(network: nn.Module, job: dict[str, Any]) -> None:
+def _forward(network: nn.Module, request: dict[str, Any]) -> None:
     network.eval()
     with torch.no_grad():
-        logits = network(torch.zeros(TRACED, *job["input_shape"]))
-    wanted = (TRACED, job["num_classes"])
+        logits = network(torch.zeros(TRACED, *request["input_shape"]))
+    wanted = (TRACED, request["num_classes"])
     if not isinstance(logits, Tensor):
         raise Unfit(f"forward should return a tensor of shape {wanted}, found {type(logits).__name__}")
     if tuple(logits.shape) != wanted:
@@ -154,22 +146,22 @@ def _forward(network: nn.Module, job: dict[str, Any]) -> None:
         raise Unfit("forward returned values that are not finite")
 
 
-def _train(network: nn.Module, job: dict[str, Any], data: list[int], channel: socket.socket) -> None:
+def _train(network: nn.Module, request: dict[str, Any], data: list[int], channel: socket.socket) -> None:
     """Train as every candidate is trained; predictions go out each epoch, their accuracy comes back."""
-    images, labels, val_images = (_mapped(file, *about) for file, about in zip(data, job["arrays"], strict=True))
+    images, labels, val_images = (_mapped(file, *about) for file, about in zip(data, request["arrays"], strict=True))
     reader = channel.makefile("r")
 
     def accuracy() -> float:
-        predictions = predict(network, val_images, job["device"])
+        predictions = predict(network, val_images, request["device"])
         _send(channel, {"event": "predictions", "classes": predictions.tolist()})
         return float(json.loads(reader.readline())["accuracy"])
 
-    protocol = Protocol.model_validate(job["train"])
+    protocol = Protocol.model_validate(request["train"])
     split = Arrays(images, labels)
     layout = torch.contiguous_format  # models write `view`, as every tutorial does
-    if job["device"] == "cuda":
-        limit_gpu_memory(job["gpus"])
-    for epoch in train_scored_by(accuracy, network, split, protocol, job["device"], job["seed"], layout=layout):
+    if request["device"] == "cuda":
+        limit_gpu_memory(request["gpus"])
+    for epoch in train_scored_by(accuracy, network, split, protocol, request["device"], request["seed"], layout=layout):
         about = {"loss": epoch.loss, "last": epoch.last, "stopped_early": epoch.stopped_early}
         _send(channel, {"event": "epoch", **about})
 
@@ -196,14 +188,8 @@ def _resource(error: BaseException, stage: str) -> str:
     """Return what a failure is about, as a Violation's `resource` names it; before the code runs it is not to blame."""
     if stage == "start":
         return "sandbox"
-    no_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-    if no_memory:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         return "memory"
     if isinstance(error, OSError):
         return "sandbox"
     return {"build": "schema", "export": "operator"}.get(stage, "shape")
-
-
-def _words(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"[:300]

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from automcu_ray.config import JailConfig
-from automcu_ray.errors import ToolMissingError
-from automcu_ray.protocol import Protocol
-from automcu_ray.task import Task
+from automcu_ray.core.errors import ToolMissingError
+from automcu_ray.core.training_recipe import Protocol
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import JailConfig
 from backends.programs import running, scratch_folder
 from trainables.datasets.base import Labels
 from trainables.jail.conversation import CandidateError, Conversation
 from trainables.jail.sandbox import require_sandbox, server_command
 from trainables.jail.shared import SharedArrays
-from trainables.loop import Epoch
+from trainables.training.loop import Epoch
 
 SERVER = "trainables.jail.server"
 START_S = 120  # importing torch from a cold disk
@@ -75,13 +75,13 @@ class Jail:
             CandidateError: it failed, or passed a limit.
             ToolMissingError: this machine cannot isolate it.
         """
-        job = self._job(code, self.config.check_seconds)
+        request = self._request(code, self.config.check_seconds)
         started_s, forward_s = time.perf_counter(), 0.0
-        with self._candidate(job, []) as talk:
-            for _ in talk:
-                if talk.stage == "export" and not forward_s:
+        with self._candidate(request, []) as conversation:
+            for _ in conversation:
+                if conversation.stage == "export" and not forward_s:
                     forward_s = time.perf_counter() - started_s
-        return _traced(talk, forward_s)
+        return _traced(conversation, forward_s)
 
     def train(
         self, code: str, seed: int, protocol: Protocol, data: SharedArrays, val_labels: Labels
@@ -96,18 +96,19 @@ class Jail:
             CandidateError: as `check`.
         """
         about = {"seed": seed, "train": protocol.model_dump(), "arrays": data.about}
-        job = self._job(code, self.config.train_seconds) | about
+        request = self._request(code, self.config.train_seconds) | about
         number, accuracy = 0, 0.0
-        with self._candidate(job, list(data.files)) as talk:
-            for message in talk:
+        with self._candidate(request, list(data.files)) as conversation:
+            for message in conversation:
                 if message.get("event") == "predictions" and number < protocol.reports:
                     number, accuracy = number + 1, _accuracy(message.get("classes"), val_labels)
-                    talk.answer({"accuracy": accuracy})
+                    conversation.answer({"accuracy": accuracy})
                 elif message.get("event") == "epoch":
                     last, early = message.get("last") is True, message.get("stopped_early") is True
                     epoch = -(-number // protocol.reports_per_epoch)
-                    yield Epoch(epoch, accuracy, _number(message.get("loss")), last, early)
-        yield _traced(talk, 0.0)
+                    loss = message.get("loss")
+                    yield Epoch(epoch, accuracy, loss if isinstance(loss, float) else float("nan"), last, early)
+        yield _traced(conversation, 0.0)
 
     def start(self) -> None:
         """Start the server now: seconds that no candidate should be charged with."""
@@ -118,7 +119,7 @@ class Jail:
         self._server.close()
         self._control = None
 
-    def _job(self, code: str, seconds: float) -> dict[str, Any]:
+    def _request(self, code: str, seconds: float) -> dict[str, Any]:
         return {
             "code": code,
             "input_shape": self.task.input_shape,
@@ -134,31 +135,35 @@ class Jail:
         }
 
     @contextlib.contextmanager
-    def _candidate(self, job: dict[str, Any], files: list[int]) -> Iterator[Conversation]:
+    def _candidate(self, request: dict[str, Any], files: list[int]) -> Iterator[Conversation]:
         """Start a candidate, and see to it that it is gone on every way out."""
-        message = json.dumps(job, ensure_ascii=False).encode(errors="replace")
+        message = json.dumps(request, ensure_ascii=False).encode(errors="replace")
         if len(message) > MAX_JOB_BYTES:
             raise CandidateError("build", "schema", f"the code has {len(message)} bytes, over {MAX_JOB_BYTES}")
         control = self._running()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            reports = Protocol.model_validate(job["train"]).reports if job["train"] else 0
-            talk = Conversation(ours, job["seconds"] + GRACE_S, 2 * reports + SPARE_MESSAGES)
+            reports = Protocol.model_validate(request["train"]).reports if request["train"] else 0
+            conversation = Conversation(ours, request["seconds"] + GRACE_S, 2 * reports + SPARE_MESSAGES)
             try:
                 socket.send_fds(control, [message], [theirs.fileno(), *files])
                 theirs.close()  # so that its end is heard
-                yield talk
+                yield conversation
             finally:
-                talk.ended = self._end(control, at_once=not talk.finished, seconds=talk.deadline_s - time.monotonic())
-                if talk.stage == "start":
+                conversation.ended = self._end(
+                    control, at_once=not conversation.finished, seconds=conversation.deadline_s - time.monotonic()
+                )
+                if conversation.stage == "start":
                     self.close()  # no candidate has run yet: the server cannot start them any more
-        limit, number = talk.ended["limit"], talk.ended["signal"]
+        limit, number = conversation.ended["limit"], conversation.ended["signal"]
         if limit == "time":
-            raise CandidateError(talk.stage, "time", f"stopped: it takes more than {job['seconds']:g} s")
+            raise CandidateError(conversation.stage, "time", f"stopped: it takes more than {request['seconds']:g} s")
         if limit == "memory":
-            raise CandidateError(talk.stage, "memory", f"stopped: it takes more than {self.config.memory_mb} MB")
-        if number:
-            raise CandidateError(talk.stage, "sandbox", f"its process died of {_signal_name(number)}")
+            told = f"stopped: it takes more than {self.config.memory_mb} MB"
+            raise CandidateError(conversation.stage, "memory", told)
+        if number:  # real-time signals have no name
+            name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+            raise CandidateError(conversation.stage, "sandbox", f"its process died of {name}")
 
     def _end(self, control: socket.socket, *, at_once: bool, seconds: float) -> dict[str, Any]:
         """Return what the server says about the candidate's end."""
@@ -202,15 +207,11 @@ class Jail:
         return lines[-1][-200:] if lines else "it says nothing"
 
 
-def _traced(talk: Conversation, forward_s: float) -> Traced:
-    if "inference" not in talk.graphs:
-        raise CandidateError(talk.stage, "sandbox", "its process ended without a network")
-    return Traced(talk.graphs["inference"], talk.graphs.get("training"), talk.ended["peak_memory_bytes"], forward_s)
-
-
-def _signal_name(number: int) -> str:
-    """Return a signal's name; real-time signals have none but their number."""
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+def _traced(conversation: Conversation, forward_s: float) -> Traced:
+    if "inference" not in conversation.graphs:
+        raise CandidateError(conversation.stage, "sandbox", "its process ended without a network")
+    graphs, peak_memory_bytes = conversation.graphs, conversation.ended["peak_memory_bytes"]
+    return Traced(graphs["inference"], graphs.get("training"), peak_memory_bytes, forward_s)
 
 
 def _accuracy(classes: Any, labels: Labels) -> float:
@@ -220,7 +221,3 @@ def _accuracy(classes: Any, labels: Labels) -> float:
     except (TypeError, ValueError, OverflowError):
         return 0.0
     return float(np.mean(said == labels)) if said.shape == labels.shape else 0.0
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, float) else float("nan")

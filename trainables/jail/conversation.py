@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from automcu_ray.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError
 
 MAX_LINE_BYTES = 4_000_000  # the class numbers of half a million validation images
 MAX_GRAPH_BYTES = 64_000_000  # sixteen million float weights: no microcontroller holds a quarter of them
@@ -52,10 +52,17 @@ class Conversation:
             if not line:
                 self.finished = True
                 return
-            message = self._parse(line)
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise self._breach("no JSON") from error
+            if not isinstance(message, dict):
+                raise self._breach("no JSON object")
             if message.get("event") == "failed":
                 if self.stage != "fingerprint":
-                    self._fail(message)
+                    resource = message.get("resource")
+                    known = resource if resource in RESOURCES else "sandbox"
+                    raise CandidateError(self.stage, known, str(message.get("error")))
             elif message.get("event") == "graph":
                 self._keep_graph(message)
             else:
@@ -71,20 +78,6 @@ class Conversation:
             self.channel.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise self._breach("it does not listen") from error
-
-    def _parse(self, line: bytes) -> dict[str, Any]:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise self._breach("no JSON") from error
-        if not isinstance(message, dict):
-            raise self._breach("no JSON object")
-        return message
-
-    def _fail(self, message: dict[str, Any]) -> None:
-        resource = message.get("resource")
-        known = resource if resource in RESOURCES else "sandbox"
-        raise CandidateError(self.stage, str(known), str(message.get("error")))
 
     def _keep_graph(self, message: dict[str, Any]) -> None:
         kind, size = message.get("kind"), message.get("size")

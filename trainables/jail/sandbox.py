@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from automcu_ray.config import JailConfig
-from automcu_ray.errors import ToolMissingError
+from automcu_ray.core.errors import ToolMissingError
+from automcu_ray.runtime.config import JailConfig
 from backends.programs import run_program, scratch_folder
 
 CODE = Path(__file__).resolve().parents[2]
@@ -70,7 +70,13 @@ def _sandbox(*, gpu: bool) -> list[str]:
         devices = sorted(str(path) for path in Path("/dev").glob("nvidia*"))
         mounts += [word for path in devices for word in ("--dev-bind-try", path, path)]
         mounts += ["--ro-bind-try", "/sys", "/sys"]
-    hidden = [word for path in _hidden() for word in ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)]
+    specs = [importlib.util.find_spec(package) for package in HIDDEN]
+    secret = [str(Path(spec.origin).parent) for spec in specs if spec is not None and spec.origin is not None]
+    hidden = [word for path in secret for word in ("--perms", "0555", "--tmpfs", path, "--remount-ro", path)]
+    above = {str(parent) for path in _readable() for parent in Path(path).parents if parent != Path("/")}
+    folders = [
+        word for path in sorted(above) for word in ("--perms", "0755", "--dir", path)
+    ]  # bwrap's are root's alone
     number = FIRST_UID + os.getpid()
     is_root, uid = os.geteuid() == 0 and _exists(number), str(number)
     rights = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if is_root else ["--unshare-user", "--uid", uid]
@@ -78,7 +84,7 @@ def _sandbox(*, gpu: bool) -> list[str]:
     return [
         *("bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
         *("--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "jail", "--cap-drop", "ALL", *rights),
-        *_parents(),
+        *folders,
         *("--proc", "/proc", "--dev", "/dev"),
         *mounts,
         *hidden,
@@ -97,14 +103,3 @@ def _readable() -> list[str]:
     """Return what is visible inside: system libraries, the interpreter with its packages, our own two packages."""
     system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu"]
     return [*system, *dict.fromkeys([sys.base_prefix, sys.prefix]), *(str(CODE / package) for package in PACKAGES)]
-
-
-def _hidden() -> list[str]:
-    specs = [importlib.util.find_spec(package) for package in HIDDEN]
-    return [str(Path(spec.origin).parent) for spec in specs if spec is not None and spec.origin is not None]
-
-
-def _parents() -> list[str]:
-    """Return options that make the folders above every mount, open to all: bwrap would make them root's alone."""
-    parents = {parent for path in _readable() for parent in Path(path).parents if parent != Path("/")}
-    return [word for parent in sorted(parents) for word in ("--perms", "0755", "--dir", str(parent))]

@@ -37,36 +37,36 @@ def serve(control: socket.socket) -> None:
             return
         if not files:
             continue  # "stop", for a candidate that has ended by itself
-        job = json.loads(message)
-        if job["train"]:
+        request = json.loads(message)
+        if request["train"]:
             import torch._dynamo  # noqa: F401  # every optimizer wants it: two seconds, once
         server, child = os.getpid(), os.fork()
         if child == 0:
-            candidate.run(job, files, server)  # never returns
+            candidate.run(request, files, server)  # never returns
         for file in files:
             os.close(file)
-        control.send(json.dumps(_watch(child, job, control)).encode())
+        control.send(json.dumps(_watch(child, request, control)).encode())
 
 
-def _watch(child: int, job: dict[str, Any], control: socket.socket) -> dict[str, Any]:
+def _watch(child: int, request: dict[str, Any], control: socket.socket) -> dict[str, Any]:
     """Return how the candidate ended, after killing whatever is left of it.
 
     `limit` is "time" or "memory" where one was passed, `signal` is 0 where no signal ended it.
     """
-    limit, end = "", time.monotonic() + job["seconds"]
-    most_bytes = _resident_bytes(os.getpid()) + job["memory_bytes"]
+    limit, end = "", time.monotonic() + request["seconds"]
+    most_bytes = _resident_bytes(os.getpid()) + request["memory_bytes"]
     watched = os.pidfd_open(child)
-    while not select.select([watched, control.fileno()], [], [], POLL_S)[0]:
+    while not limit and not select.select([watched, control.fileno()], [], [], POLL_S)[0]:
         if time.monotonic() > end:
             limit = "time"
-            break
-        if _resident_bytes(child) > most_bytes:
+        elif _resident_bytes(child) > most_bytes:
             limit = "memory"
-            break
     os.close(watched)
     _kill(child)
     _, status, usage = os.wait4(child, 0)
-    _reap()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
     if select.select([control], [], [], 0)[0]:
         control.recv(1)  # "stop", or the end of the other side, which the next read will see again
     signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -95,12 +95,6 @@ def _kill(child: int) -> None:
             os.kill(-1, signal.SIGKILL)
         else:
             os.killpg(child, signal.SIGKILL)
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
 
 
 if __name__ == "__main__":

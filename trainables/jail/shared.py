@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,16 @@ class SharedArrays:
 
     def __init__(self, *arrays: NDArray[Any]) -> None:
         self.about = [(array.dtype.str, array.shape) for array in arrays]
-        self.files: Sequence[int] = [_sealed(np.ascontiguousarray(array)) for array in arrays]
+        self.files: list[int] = []
+        for array in map(np.ascontiguousarray, arrays):
+            file = os.memfd_create("split", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            with open(file, "wb", closefd=False) as memory:
+                memory.write(array.reshape(-1).view(np.uint8).data)
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+            self.files.append(file)
 
     def close(self) -> None:
         """Give the memory back, once no jail maps it any more."""
         for file in self.files:
             os.close(file)
         self.files = []
-
-
-def _sealed(array: NDArray[Any]) -> int:
-    file = os.memfd_create("split", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with open(file, "wb", closefd=False) as memory:
-        memory.write(array.reshape(-1).view(np.uint8).data)
-    fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
-    return file

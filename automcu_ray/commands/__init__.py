@@ -1,0 +1,1 @@
+"""The console command `automcu`: a module for each subcommand, and `main` that joins them."""

@@ -1,0 +1,219 @@
+"""Say what this machine can run, in which version, what it measures, and how to install what is missing."""
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
+from automcu_ray.runtime import plugins
+from automcu_ray.runtime.command import run_command
+from automcu_ray.runtime.config import CONFIGS, JailConfig, compose, load, names, read_yaml
+
+ENGINE_PACKAGES = {"openai": "openai", "hf_local": "transformers", "vllm": "vllm"}
+MAX_CHARS = 300
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a run may need: usable, or what it `needs`; `does` says what it measures or is for."""
+
+    kind: str
+    name: str
+    usable: bool
+    version: str = ""
+    does: str = ""
+    needs: str = ""
+
+
+def check(kind: str, name: str, look: Callable[[], Finding]) -> Finding:
+    """Return what `look` finds; whatever breaks there, in a plugin that nobody here wrote, is the finding."""
+    try:
+        return look()
+    except Exception as error:
+        return _broken(kind, name, error)
+
+
+def _broken(kind: str, name: str, error: Exception) -> Finding:
+    text = " ".join(str(error).split()) or "no reason given"
+    known = type(error).__module__.startswith("automcu_ray")
+    needs = text if known else f"it is broken: {type(error).__name__}: {text}"
+    return Finding(kind, name, usable=False, needs=needs[:MAX_CHARS])
+
+
+def _backend(name: str) -> Finding:
+    from backends import BACKENDS
+
+    make = plugins.load("backend", BACKENDS, name)
+    options = {key: value for key, value in load("backend", name).items() if key != "name"}
+    backend = make(**plugins.check_options("backend", name, make, options))
+    does = f"measures {', '.join(sorted(backend.measures))}"
+    if absent := backend.missing_programs():
+        needs = f"{', '.join(absent)}: {backend.how_to_install()}"
+        return Finding("backend", name, usable=False, does=does, needs=needs)
+    return Finding("backend", name, usable=True, version=backend.version(), does=does)
+
+
+def _board(name: str) -> Finding:
+    from backends.boards import BOARDS
+    from backends.programs import apt_packages, missing
+
+    board = plugins.load("board", BOARDS, name)()
+    does = f"runs firmware; measures {', '.join(sorted(board.measures))}"
+    if absent := missing(board.programs):
+        needs = f"{', '.join(absent)}: apt install {apt_packages(absent)}"
+        return Finding("board", name, usable=False, does=does, needs=needs)
+    return Finding("board", name, usable=True, version=board.version(), does=does)
+
+
+def _engine(name: str) -> Finding:
+    from searchers.engines import ENGINES
+
+    engine = plugins.load("engine", ENGINES, name)
+    does = "a language model" if engine.is_language_model else "rules, no language model"
+    package = ENGINE_PACKAGES.get(name, "")
+    version = f"{package} {importlib.metadata.version(package)}" if package and _installed(package) else ""
+    found = check("engine", name, lambda: Finding("engine", name, usable=True, does=f"{does} {engine().model}".strip()))
+    return replace(found, version=version, does=found.does or does)
+
+
+def _described(kind: str, table: Mapping[str, str], name: str) -> Finding:
+    """Return the first line of a plugin's docstring: to say what it does, it is not made."""
+    does = (plugins.load(kind, table, name).__doc__ or "").strip().partition("\n")[0]
+    return Finding(kind, name, usable=True, does=does)
+
+
+def _jail(name: str) -> Finding:
+    from trainables.jail.sandbox import require_sandbox
+
+    require_sandbox(JailConfig())
+    return Finding("jail", name, usable=True, does="runs generated code, isolated")
+
+
+def _default_run(name: str) -> Finding:
+    from automcu_ray.run.plan import prepare
+
+    config = prepare(compose({}, [])).config
+    words = f"{config.task} on {config.target.name}: {config.searcher.name}, {config.backend.name}"
+    return Finding("run", name, usable=True, does=words)
+
+
+def find_all() -> Iterator[Finding]:
+    """Yield a finding for each backend, board, engine and searcher, for the jail, and for a run without any flag."""
+    from backends import BACKENDS
+    from backends.boards import BOARDS
+    from searchers import SEARCHERS
+    from searchers.engines import ENGINES
+    from trainables.datasets import DATASETS
+
+    looks: list[tuple[str, Iterable[str], Callable[[str], Finding]]] = [
+        ("backend", BACKENDS, _backend),
+        ("board", BOARDS, _board),
+        ("engine", ENGINES, _engine),
+        ("searcher", SEARCHERS, partial(_described, "searcher", SEARCHERS)),
+        ("dataset", (), partial(_described, "dataset", DATASETS)),
+        ("jail", ["bubblewrap"], _jail),
+        ("run", ["default"], _default_run),
+    ]
+    for kind, table, look in looks:
+        for name in plugins.known(kind, table):
+            yield check(kind, name, partial(look, name))
+
+
+def find_targets() -> tuple[list[dict[str, Any]], list[Finding]]:
+    """Return each target's name, core, main RAM and Flash in KB, mark and emulator; and findings for broken files."""
+    found, broken = [], []
+    for name in names("target"):
+        try:
+            target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{name}.yaml"))
+            machine = {"machine": "", "same_chip": False}
+            if target.emulator is not None:
+                machine = {"machine": target.emulator.machine, "same_chip": target.emulator.same_chip}
+            sizes = {"ram_kb": target.main_ram.size_kb, "flash_kb": target.flash.size_kb}
+            found.append({"name": name, "core": target.core, **sizes, "mark": target.mark, **machine})
+        except Exception as error:  # a file that somebody is writing hides no other
+            broken.append(_broken("target", name, error))
+    return found, broken
+
+
+def machine_facts() -> dict[str, str]:
+    """Return what trials will run on."""
+    facts = {"python": platform.python_version(), "system": platform.platform(terse=True)}
+    facts["cpus"] = str(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else str(os.cpu_count())
+    if hasattr(os, "sysconf"):
+        facts["memory"] = f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / BYTES_PER_KB**3:.1f} GB"
+    facts["ray"] = importlib.metadata.version("ray") if _installed("ray") else "missing"
+    try:
+        import torch
+
+        facts["torch"] = torch.__version__
+        gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        unused = "none that torch can use: its build is for CPUs, or not for this driver"
+        facts["gpus"] = ", ".join(gpus) or (unused if Path("/proc/driver/nvidia").exists() else "none")
+    except Exception as error:
+        facts["torch"] = f"it is broken: {error}"[:MAX_CHARS]
+    return facts
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def _show(console: Console, findings: list[Finding], targets: list[dict[str, Any]]) -> None:
+    from automcu_ray.reports.console import harmless, say  # it brings scipy, which --help need not wait for
+
+    say(console, ", ".join(f"{key} {value}" for key, value in machine_facts().items()))
+    table = _table("", "what", "name", "version", "what it does")
+    for one in findings:
+        words = (one.kind, one.name, one.version, one.does)  # programs and plugins have written in them
+        table.add_row("yes" if one.usable else "no", *(Text(harmless(word)) for word in words))
+    console.print(table)
+    boards = _table("target", "core", "RAM KB", "Flash KB", "mark", "QEMU machine")
+    for target in targets:
+        machine = f"{target['machine']}{'' if target['same_chip'] or not target['machine'] else ' (core only)'}"
+        sizes = (f"{target['ram_kb']:g}", f"{target['flash_kb']:g}")
+        boards.add_row(target["name"], target["core"], *sizes, target["mark"], machine)
+    console.print(boards)
+    for one in findings:
+        if not one.usable:
+            say(console, f"{one.kind} {one.name} needs: {one.needs}")
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Say what this machine can run. Exit status: 0 if a run without any flag can work, 1 if not."""
+    targets, broken = find_targets()
+    findings = [*find_all(), *broken]
+    if as_json:
+        found = {"machine": machine_facts(), "findings": [asdict(one) for one in findings], "targets": targets}
+        print(json.dumps(found, indent=2))
+    else:
+        _show(Console(), findings, targets)
+    raise typer.Exit(0 if all(one.usable for one in findings if one.kind == "run") else 1)
+
+
+def main() -> None:
+    """Run the command."""
+    run_command(doctor)

@@ -1,0 +1,112 @@
+"""Find, train, verify and package a neural network for a microcontroller."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.runtime.command import run_command
+from automcu_ray.runtime.config import compose, names
+from automcu_ray.runtime.run_folder import RunFolder
+
+EPILOG = """
+Examples:
+
+  automcu search --searcher random --set budget.trained=8
+
+  automcu search --task cifar10 --target stm32f407 --set constraints.ram_kb=96
+
+  automcu search --engine openai --set engine.base_url=http://localhost:8000/v1 --set engine.model=qwen
+
+  automcu search --resume runs/latest
+
+  automcu search --target rp2040 --warm-start runs/latest
+
+  automcu search --searcher llm --show-prompt
+
+KB means 1024 bytes. Any key of a run's config.yaml can be given to --set. Exit status: 0 a network was found,
+1 none was, 2 the input or the machine needs fixing, 130 interrupted (what is finished is kept; go on with --resume).
+"""
+
+
+def _group(group: str, what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(
+        f"--{group}", metavar="NAME", help=f"{what}: {', '.join(names(group))}, or the path of a YAML file."
+    )
+    return option
+
+
+def search(
+    searcher: Annotated[str | None, _group("searcher", "Who proposes")] = None,
+    task: Annotated[str | None, _group("task", "Data set, target and limits")] = None,
+    target: Annotated[str | None, _group("target", "Microcontroller (automcu doctor tells more)")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Data set, or table of nasbench201, in place of the task's.")
+    ] = None,
+    engine: Annotated[str | None, _group("engine", "What answers an LLM searcher")] = None,
+    backend: Annotated[str | None, _group("backend", "Toolchain")] = None,
+    trainer: Annotated[str | None, _group("trainer", "Training protocols")] = None,
+    precision: Annotated[str | None, typer.Option(help="int8 or float32.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of proposals, weights and batches.")] = None,
+    warm_start: Annotated[
+        list[Path] | None, typer.Option(help="Begin with the best of this run, whatever its target; can be repeated.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key; can be repeated.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run's folder; made up if left out.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    resume: Annotated[Path | None, typer.Option(help="Go on with a run: its folder, e.g. runs/latest.")] = None,
+    show_prompt: Annotated[
+        bool, typer.Option("--show-prompt", help="Print what an engine would be asked next, stop.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show the configuration, stop.")] = False,
+) -> None:
+    """Search for the best network that fits a microcontroller, and package it.
+
+    Every candidate meets the toolchain before it is trained. The best ones are trained fully, compiled with
+    their weights, run on the emulated board, and the winner sees the test set once. Without flags: handwritten
+    digits on an STM32F405 within 24 KB RAM and 48 KB Flash, in a few minutes on two cores.
+    """
+    choices = dict(task=task, dataset=dataset, searcher=searcher, target=target, engine=engine, backend=backend)
+    choices["trainer"] = trainer
+    points = json.dumps([str(path) for path in warm_start]) if warm_start else None
+    flags = {"precision": precision, "seed": seed, "warm_start.runs": points}
+    if resume is not None:
+        if any(change is not None for change in (*choices.values(), *flags.values(), name, settings)):
+            raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
+        folder, config = RunFolder.existing(resume)
+    else:
+        extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
+        config = compose(choices, [*(settings or []), *extra])
+        folder = RunFolder.new(runs, name, config)
+    from automcu_ray.records.journal import Repository  # only now that the configuration is sound: torch takes seconds
+    from automcu_ray.reports.console import intro, outcome, show_config, show_prompts
+    from automcu_ray.run import supervisor
+    from automcu_ray.run.assembly import next_prompts
+    from automcu_ray.run.plan import prepare
+
+    console = Console()
+    # A run that goes on needs no other run any more, which may be gone by now.
+    plan = prepare(config, begun=bool(Repository(folder.journal).proposed))
+    if show_prompt:
+        show_prompts(console, next_prompts(plan, folder))
+        return
+    if dry_run:
+        show_config(console, config)
+        return
+    intro(console, plan.config, plan.task, plan.engine, folder)
+    manifest, interrupted = None, False
+    try:
+        manifest = supervisor.run(plan, folder, console, resumed=resume is not None)
+    except KeyboardInterrupt:
+        interrupted = True
+    raise typer.Exit(outcome(console, folder, plan.task, manifest, interrupted=interrupted))
+
+
+def main() -> None:
+    """Run the command; errors of the user's input or machine are one line on stderr and exit status 2."""
+    run_command(search, EPILOG)

@@ -1,0 +1,1 @@
+"""What every other package stands on: errors, frozen models, whole-file writes, training recipes, verdicts, costs."""

@@ -1,0 +1,158 @@
+"""What the ladder answers: `M(a;C)`, the feasibility report (paper 000, equation 4)."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from automcu_ray.core.models import FrozenModel
+
+
+class Rung(StrEnum):
+    """The ordered questions of the ladder, cheapest first."""
+
+    SCHEMA = "schema"
+    SHAPES = "shapes"
+    ANALYTIC = "analytic"
+    CONVERT = "convert"
+    LINK = "link"
+    VENDOR = "vendor tool"
+    BOARD = "board"
+
+
+class Change(FrozenModel):
+    """One field of a spec with another value: `where` reads `layer_4.out_channels`."""
+
+    where: str
+    before: int | float
+    after: int | float
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.before:g} -> {self.after:g}"
+
+
+class Violation(FrozenModel):
+    """One reason for a no: which rung, where, how far off, and the smallest change that would help.
+
+    `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply), and for
+    generated code also memory, time or sandbox (it left its bounds); an accelerator's are weight_memory, bias_memory,
+    data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is the smallest change of
+    one field that is predicted to fit; None where no single one does, or none was looked for.
+    """
+
+    rung: Rung
+    resource: str
+    where: str = ""
+    found_bytes: int | None = None
+    limit_bytes: int | None = None
+    message: str
+    fix: Change | None = None
+
+    @property
+    def over_bytes(self) -> int | None:
+        """Bytes over the limit, or None where bytes are not the question."""
+        if self.found_bytes is None or self.limit_bytes is None:
+            return None
+        return self.found_bytes - self.limit_bytes
+
+
+def over_limit(
+    rung: Rung, resource: str, where: str, need: int, limit: int, *, what: str = "", part: str = ""
+) -> Violation:
+    """Return the violation of a limit in bytes.
+
+    Args:
+        rung: which rung found it.
+        resource: what is too small.
+        where: the layer, buffer or operator to shrink first.
+        need: bytes that are needed.
+        limit: bytes that there are.
+        what: what needs them alone; "" for everything together.
+        part: how the message goes on: which part is the largest.
+    """
+    needs = f"{resource}: {what} alone need" if what else f"{resource} needs"
+    return Violation(
+        rung=rung,
+        resource=resource,
+        where=where,
+        found_bytes=need,
+        limit_bytes=limit,
+        message=f"{needs} {need} bytes, {need - limit} more than the limit of {limit}{part}",
+    )
+
+
+class RamUsage(FrozenModel):
+    """RAM of a linked firmware, in bytes; the parts add up to `total_bytes`.
+
+    A vendor's tool that leaves the stack to the user's project counts none: there `stack_bytes` is 0.
+    """
+
+    arena_bytes: int
+    io_bytes: int
+    stack_bytes: int
+    data_bss_bytes: int
+    total_bytes: int
+
+
+class FlashUsage(FrozenModel):
+    """Flash of a linked firmware, in bytes; the parts add up to `total_bytes`.
+
+    `code_bytes` is the generated network, `weights_bytes` its constants, `runtime_bytes` start-up, serial
+    harness and C library.
+    """
+
+    code_bytes: int
+    weights_bytes: int
+    runtime_bytes: int
+    total_bytes: int
+
+
+class Estimate(FrozenModel):
+    """Sizes that nobody has measured, in bytes, with the error that 19 of 20 such estimates keep to."""
+
+    ram_bytes: int
+    flash_bytes: int
+    ram_error_bytes: int
+    flash_error_bytes: int
+
+    def exceeds(self, ram_limit_bytes: int, flash_limit_bytes: int) -> set[str]:
+        """Return the resources that may well be too small for the network: the error counts against it."""
+        rows = (
+            ("ram", self.ram_bytes + self.ram_error_bytes, ram_limit_bytes),
+            ("flash", self.flash_bytes + self.flash_error_bytes, flash_limit_bytes),
+        )
+        return {resource for resource, need, limit in rows if need > limit}
+
+
+class FeasibilityReport(FrozenModel):
+    """`M(a;C) = (RAM(a), Flash(a), status(a))`: what a backend measured; None where it could not.
+
+    An infeasible report may still know the totals (the linker says by how much it overflowed).
+    `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board. `network_hash` is
+    equal for equal networks written as different code; "" where the candidate's own hash says that already. `notes`
+    are what a vendor's tool says beyond that, a line each: an accelerator's use, operators that fall back to the CPU.
+    `estimate` stands where the ladder ended before anything was measured, and earlier verdicts tell of such networks.
+    """
+
+    feasible: bool
+    backend: str
+    rung: Rung
+    ram_bytes: int | None = None
+    flash_bytes: int | None = None
+    ram: RamUsage | None = None
+    flash: FlashUsage | None = None
+    estimate: Estimate | None = None
+    macs: int | None = None
+    parameters: int | None = None
+    operators: tuple[str, ...] = ()
+    instructions: int | None = None
+    stack_used_bytes: int | None = None
+    violations: tuple[Violation, ...] = ()
+    seconds_by_rung: dict[str, float] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    cached: bool = False
+    network_hash: str = ""
+
+    @property
+    def fixes(self) -> tuple[Change, ...]:
+        """What its violations ask for, each change once."""
+        return tuple(dict.fromkeys(violation.fix for violation in self.violations if violation.fix is not None))

@@ -1,0 +1,1 @@
+"""From a PyTorch network to what ships: export, int8, ONNX rewrites, the bundle."""

@@ -1,0 +1,242 @@
+"""From a torch network to the model that ships: float32 ONNX, or int8 ONNX with int8 input and output.
+
+One convention for the whole project: images are uint8 NCHW and the network's float input is
+`(pixel - 128) / 128`, so the int8 input of a deployed model is exactly `pixel - 128`.
+"""
+
+import dataclasses
+import functools
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+import torch
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.exact_products import exact_level
+from automcu_ray.deploy.onnx_graph import (
+    float_operators,
+    free_batch,
+    integer_ends,
+    leading_window,
+    quantise_before_pools,
+    values_per_image,
+)
+from automcu_ray.deploy.onnx_graph import operators as operators
+from automcu_ray.deploy.onnx_graph import with_batch_one as with_batch_one
+from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
+from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
+from automcu_ray.problem.task import Precision
+
+INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
+BATCH = 256
+SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
+MAX_VALUES = 1 << 28  # of all tensors for one batch: 1 GB as float32, where a network is very large
+
+
+@dataclass(frozen=True)
+class DeployedNetwork:
+    """A network as it ships, with what is needed to feed it; picklable.
+
+    `onnx` has a dynamic batch axis. For int8 its own input and output are int8, and a real value is
+    `(q - zero_point) * scale`; for float32 the scales and zero points are None.
+    """
+
+    precision: Precision
+    float_onnx: bytes
+    onnx: bytes
+    input_shape: tuple[int, int, int]
+    num_classes: int
+    input_scale: float | None = None
+    input_zero_point: int | None = None
+    output_scale: float | None = None
+    output_zero_point: int | None = None
+
+    def encode(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """Return the model's input for images (N, C, H, W): int8 `pixel - 128`, or normalised float32."""
+        if self.precision == "float32":
+            return normalize(images)
+        return (images.astype(np.int16) - 128).astype(np.int8)
+
+    def run(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        """Return the raw outputs (N, num_classes), int8 or float32, as onnxruntime computes them.
+
+        Raises:
+            ToolMissingError: this host's onnxruntime does not add int8 products exactly.
+        """
+        session = _session(self.onnx, self.precision)
+        size = _batch(self.float_onnx)
+        parts = [images[i : i + size] for i in range(0, len(images), size)]
+        outputs = [session.run([OUTPUT], {INPUT: self.encode(part)})[0] for part in parts]
+        return np.concatenate(outputs) if outputs else np.empty((0, self.num_classes), self.output_dtype)
+
+    def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
+        """Return the share of images whose largest output is the label's; the first one wins a tie."""
+        return float(np.mean(self.run(images).argmax(axis=1) == labels))
+
+    @property
+    def as_float(self) -> "DeployedNetwork":
+        """The same weights, not quantised."""
+        return DeployedNetwork("float32", self.float_onnx, self.float_onnx, self.input_shape, self.num_classes)
+
+    @property
+    def output_dtype(self) -> np.dtype[Any]:
+        """Type of a value at the model's input and output: int8 or float32."""
+        return np.dtype(np.int8 if self.precision == "int8" else np.float32)
+
+
+def normalize(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """Return the network's float input for images: `(pixel - 128) / 128`, in [-1, 1), same shape."""
+    return (images.astype(np.float32) - np.float32(128)) / np.float32(128)
+
+
+def deploy(
+    network: torch.nn.Module,
+    input_shape: tuple[int, int, int],
+    *,
+    precision: Precision,
+    calibration: npt.NDArray[np.uint8],
+) -> DeployedNetwork:
+    """Return the network as it ships; the network itself is left as it was.
+
+    Args:
+        network: takes (N, *input_shape) float32, returns (N, num_classes) float32.
+        input_shape: (channels, height, width).
+        precision: float32 exports only; int8 also quantises, per channel, from the calibration's extremes.
+        calibration: images (N, *input_shape) for the ranges of the activations; float32 ignores them.
+
+    Raises:
+        ToolchainError: the network cannot be exported or quantised, has an operator that stays in float, or
+            does not answer with one row of logits an image.
+    """
+    try:
+        traced = trace(network, input_shape)
+    except Exception as error:  # generated networks fail here in every way there is
+        raise ToolchainError(f"torch.onnx.export refused the network: {_first_line(error)}") from error
+    return deploy_traced(traced, input_shape, precision=precision, calibration=calibration)
+
+
+def deploy_traced(
+    traced: bytes, input_shape: tuple[int, int, int], *, precision: Precision, calibration: npt.NDArray[np.uint8]
+) -> DeployedNetwork:
+    """Return the network that `tracing.trace` wrote, as it ships; arguments and errors as for `deploy`."""
+    model = onnx.load_from_string(traced)
+    free_batch(model, TRACED)
+    use_equivalents(model)
+    float_onnx = bytes(model.SerializeToString())
+    with _quiet():
+        classes = _num_classes(float_onnx, input_shape)
+        if precision == "float32":
+            return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
+        rectify_copies(model)
+        quantised = _quantise(model.SerializeToString(), calibration)
+    if stuck := float_operators(quantised):
+        raise ToolchainError(
+            f"int8 needs every operator to be quantised; {', '.join(stuck)} would run in float. "
+            "Replace it (a hard activation by ReLU6, a slice by a convolution) or choose precision float32."
+        )
+    ends = integer_ends(quantised)
+    if (ends.input_scale, ends.input_zero_point) != (INPUT_SCALE, 0):
+        raise ToolchainError(f"the input's scale should be 1/128 with zero point 0, found {ends}.")
+    return DeployedNetwork(
+        "int8", float_onnx, quantised.SerializeToString(), input_shape, classes, **dataclasses.asdict(ends)
+    )
+
+
+def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:
+    try:
+        images = np.zeros((TRACED + 1, *input_shape), np.float32)
+        shape = _session(float_onnx, "float32").run([OUTPUT], {INPUT: images})[0].shape
+    except Exception as error:  # onnxruntime's errors share no base class
+        raise ToolchainError(f"onnxruntime cannot run the exported network: {_first_line(error)}") from error
+    if len(shape) != 2 or shape[0] != TRACED + 1:
+        raise ToolchainError(
+            f"{TRACED + 1} images should give logits of shape ({TRACED + 1}, classes), found {tuple(shape)}."
+        )
+    return int(shape[1])
+
+
+def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.ModelProto:
+    """Return the network in int8 by onnxruntime: one scale for each channel of weights, one for each activation.
+
+    The ranges of the activations come from the calibration images (N, C, H, W). One pixel of the first image is set
+    to 0 and one of the last to 255 (a whole window where the network begins with a pool, which could hide a single
+    one), so that the input has the range of a pixel whatever the sample holds.
+    """
+    pinned = calibration.copy()
+    window = leading_window(onnx.load_from_string(float_onnx))
+    pinned[0, 0, :window, :window] = 0
+    corner = -1 if window == 1 else 0  # pools may pass over the last row and column
+    pinned[-1, -1, corner, corner] = 255
+    with tempfile.TemporaryDirectory(prefix="automcu-quantise-") as folder:
+        source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
+        source.write_bytes(float_onnx)
+        try:
+            quantize_static(
+                source,
+                result,
+                _Calibration(normalize(pinned), _batch(float_onnx)),
+                quant_format=QuantFormat.QOperator,  # QDQ models are run in float by the C generator
+                per_channel=True,
+                activation_type=QuantType.QInt8,
+                weight_type=QuantType.QInt8,
+                extra_options={"MinimumRealRange": SMALLEST_RANGE},
+            )
+        except Exception as error:  # onnxruntime's errors share no base class
+            raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
+        model = onnx.load(result)
+    quantise_before_pools(model)
+    return model
+
+
+class _Calibration(CalibrationDataReader):  # type: ignore[misc]
+    """Hands out the calibration images in a few large batches: one at a time costs three times the CPU."""
+
+    def __init__(self, inputs: npt.NDArray[np.float32], size: int) -> None:
+        self.batches = iter([{INPUT: inputs[i : i + size]} for i in range(0, len(inputs), size)])
+
+    def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
+        return next(self.batches, None)
+
+
+@functools.lru_cache(maxsize=4)
+def _batch(float_onnx: bytes) -> int:
+    """Return how many images at once: BATCH, or fewer where that many would take gigabytes."""
+    return max(1, min(BATCH, MAX_VALUES // values_per_image(float_onnx)))
+
+
+@functools.lru_cache(maxsize=4)
+def _session(model: bytes, precision: Precision) -> Any:
+    options = ort.SessionOptions()
+    if precision == "int8":
+        options.graph_optimization_level = exact_level()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # trials share the machine
+    options.log_severity_level = 3
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # quantize_static warns on the root logger about advice we do not take
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

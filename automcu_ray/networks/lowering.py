@@ -1,0 +1,120 @@
+"""The blocks of the specification, lowered to operators: one function a layer type."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from automcu_ray.networks import spec as s
+from automcu_ray.networks.graph import NETWORK_INPUT, ConstructibilityError, Graph, GraphBuilder, Shape
+
+
+@lru_cache(maxsize=4096)
+def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Graph:
+    """Return the operators of a spec for one input of `input_shape` (channels, height, width).
+
+    Raises:
+        ConstructibilityError: tensors do not fit together; the message names layer, field, rule and value.
+    """
+    builder = GraphBuilder(input_shape)
+    at = NETWORK_INPUT
+    for number, layer in enumerate(spec.backbone, start=1):
+        builder.layer = f"layer_{number}"
+        channels = builder.shape(at)[0]
+        if layer.in_channels not in (None, channels):
+            rule = f"must equal the {channels} channels that reach this layer"
+            raise ConstructibilityError(f"layer_{number}.in_channels", rule, layer.in_channels)
+        at = _BLOCKS[layer.type](builder, at, layer)
+    builder.layer = "head"
+    if spec.head.num_classes not in (None, num_classes):
+        rule = f"must equal the {num_classes} classes of the task"
+        raise ConstructibilityError("head.num_classes", rule, spec.head.num_classes)
+    builder.linear(builder.global_pool(at), num_classes)
+    return Graph(input_shape, tuple(builder.ops))
+
+
+def _conv(b: GraphBuilder, x: int, layer: s.Conv) -> int:
+    window = (layer.kernel_size, layer.stride, layer.padding)
+    return b.conv("conv", x, layer.out_channels, *window, use_bn=layer.use_bn, activation=layer.activation)
+
+
+def _depthwise(b: GraphBuilder, x: int, layer: s.Depthwise) -> int:
+    channels, window = b.shape(x)[0], (layer.kernel_size, layer.stride, layer.padding)
+    after: dict[str, Any] = {"use_bn": layer.use_bn, "activation": layer.activation}
+    y = b.conv("depthwise", x, channels, *window, groups=channels, **after)
+    return y if layer.out_channels in (None, channels) else b.conv("pointwise", y, layer.out_channels, **after)
+
+
+def _pointwise(b: GraphBuilder, x: int, layer: s.Pointwise) -> int:
+    return b.conv("pointwise", x, layer.out_channels, use_bn=layer.use_bn, activation=layer.activation)
+
+
+def _downsample(b: GraphBuilder, x: int, layer: s.Downsample) -> int:
+    return b.conv(
+        "downsample", x, layer.out_channels, layer.kernel_size, 2, use_bn=layer.use_bn, activation=layer.activation
+    )
+
+
+def _ghost(b: GraphBuilder, x: int, layer: s.Ghost) -> int:
+    if layer.out_channels % layer.ratio:
+        raise ConstructibilityError(
+            f"{b.layer}.out_channels", f"must be a multiple of ratio {layer.ratio}", layer.out_channels
+        )
+    primary = layer.out_channels // layer.ratio
+    y = b.conv("primary", x, primary, layer.kernel_size, layer.stride, activation=layer.activation)
+    cheap = b.conv("cheap", y, primary * (layer.ratio - 1), layer.dw_size, groups=primary, activation=layer.activation)
+    return b.join("concat", (y, cheap))
+
+
+def _bottleneck(b: GraphBuilder, x: int, layer: s.Bottleneck) -> int:
+    hidden = _width(b.shape(x)[0] * layer.expansion)
+    y = b.conv("reduce", x, hidden, activation=layer.activation)
+    y = b.conv("conv", y, hidden, 3, layer.stride, activation=layer.activation)
+    y = b.conv("restore", y, layer.out_channels, activation="none")
+    return b.join("add", (x, y), layer.activation) if _keeps_shape(b, x, y) else y
+
+
+def _mbconv(b: GraphBuilder, x: int, layer: s.MbConv) -> int:
+    hidden = _width(b.shape(x)[0] * layer.expansion)
+    y = b.conv("expand", x, hidden, activation=layer.activation) if layer.expansion != 1 else x
+    y = b.conv("depthwise", y, hidden, layer.kernel_size, layer.stride, groups=hidden, activation=layer.activation)
+    if layer.se_ratio > 0:
+        gate = b.conv("squeeze", b.global_pool(y), _width(hidden * layer.se_ratio), use_bn=False)
+        gate = b.conv("excite", gate, hidden, use_bn=False, activation="sigmoid")
+        y = b.join("mul", (y, gate))
+    y = b.conv("project", y, layer.out_channels, activation="none")
+    return b.join("add", (x, y)) if _keeps_shape(b, x, y) else y
+
+
+def _residual(b: GraphBuilder, x: int, layer: s.Residual) -> int:
+    y = b.conv("conv1", x, layer.out_channels, layer.kernel_size, layer.stride, activation=layer.activation)
+    y = b.conv("conv2", y, layer.out_channels, layer.kernel_size, activation="none")
+    skip = x
+    if not _keeps_shape(b, x, y):
+        skip = b.conv("project", x, layer.out_channels, 1, layer.stride, activation="none")
+    return b.join("add", (skip, y), layer.activation)
+
+
+def _pool(b: GraphBuilder, x: int, layer: s.MaxPool | s.AvgPool) -> int:
+    return b.pool(layer.type, x, layer.kernel_size, layer.stride or layer.kernel_size)
+
+
+def _keeps_shape(b: GraphBuilder, x: int, y: int) -> bool:
+    return b.shape(x) == b.shape(y)
+
+
+def _width(channels: float) -> int:
+    return max(1, round(channels))
+
+
+_BLOCKS: dict[str, Callable[[GraphBuilder, int, Any], int]] = {
+    "conv": _conv,
+    "depthwise": _depthwise,
+    "pointwise": _pointwise,
+    "downsample": _downsample,
+    "ghost": _ghost,
+    "bottleneck": _bottleneck,
+    "mbconv": _mbconv,
+    "residual": _residual,
+    "max_pool": _pool,
+    "avg_pool": _pool,
+}

@@ -1,0 +1,1 @@
+"""What is asked: a target, hard constraints, a task."""

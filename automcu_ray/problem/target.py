@@ -1,0 +1,103 @@
+"""Targets and constraints as data: what a board has, and what a user allows.
+
+KB means 1024 bytes everywhere in this project (`BYTES_PER_KB`); MB is not used.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from automcu_ray.core.models import FiniteModel, FrozenModel
+from automcu_ray.problem.accelerator import Accelerator
+
+BYTES_PER_KB = 1024
+
+# "f" has an FPU in single precision, "d" in double as well; cortex-m55d has vector instructions (MVE), too.
+Core = Literal[
+    "cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f", "cortex-m55d"
+]
+
+
+class MemoryRegion(FrozenModel):
+    """One contiguous range of addresses, as a linker script names it."""
+
+    origin: int = Field(ge=0)
+    size_kb: float = Field(gt=0)
+    source: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+        return round(self.size_kb * BYTES_PER_KB)
+
+
+class Uart(FrozenModel):
+    """A serial port that the firmware can drive; `none` means a firmware without one."""
+
+    kind: Literal["stm32_v1", "cmsdk", "nrf51", "none"] = "none"
+    base: int = 0
+    source: str = ""
+
+
+class Emulator(FrozenModel):
+    """A machine of QEMU that runs the target's code.
+
+    With `same_chip` it has the target's memory map and serial port, so that the target's own ELF runs there. Without,
+    it has the target's core, or one that knows all its instructions, and the firmware is linked a second time, for
+    that machine. Sizes come from the target's own link in any case.
+    """
+
+    machine: str
+    same_chip: bool = False
+    source: str
+
+
+class McuTarget(FrozenModel):
+    """A microcontroller as data; every number carries its source.
+
+    `ram` lists contiguous regions. Data, arena and stack go to the first one, since a buffer cannot
+    straddle a gap; the others are documented and left to the user's application.
+    """
+
+    name: str
+    description: str
+    core: Core
+    clock_hz: int = Field(gt=0)
+    clock_source: str
+    ram: dict[str, MemoryRegion] = Field(min_length=1)
+    flash: MemoryRegion
+    uart: Uart = Uart()
+    emulator: Emulator | None = None
+    accelerator: Accelerator | None = None
+
+    @property
+    def mark(self) -> Literal["emulated", "build only", "vendor"]:
+        """What can be had for it: outputs from an emulator, sizes only, or what its vendor's own toolchain offers."""
+        if self.emulator is not None:
+            return "emulated"
+        return "vendor" if self.accelerator is not None else "build only"
+
+    @property
+    def main_ram(self) -> MemoryRegion:
+        """The region that holds data, arena and stack."""
+        return next(iter(self.ram.values()))
+
+
+class Constraints(FiniteModel):
+    """Hard limits `C` (paper 000, section III-B); None means the target's own size."""
+
+    ram_kb: float | None = Field(default=None, gt=0)
+    flash_kb: float | None = Field(default=None, gt=0)
+
+    def ram_limit_bytes(self, target: McuTarget) -> int:
+        """Return the RAM a firmware may use, in bytes: the smaller of the limit and the region."""
+        return _limit(self.ram_kb, target.main_ram)
+
+    def flash_limit_bytes(self, target: McuTarget) -> int:
+        """Return the Flash a firmware may use, in bytes: the smaller of the limit and the region."""
+        return _limit(self.flash_kb, target.flash)
+
+
+def _limit(limit_kb: float | None, region: MemoryRegion) -> int:
+    size = region.size_bytes
+    return size if limit_kb is None else min(size, round(limit_kb * BYTES_PER_KB))

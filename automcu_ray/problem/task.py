@@ -1,0 +1,71 @@
+"""What is asked for: a data set's shape, a target, hard constraints, a precision."""
+
+from typing import Literal
+
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.networks.candidate import Structure
+from automcu_ray.networks.cell_network import Skeleton
+from automcu_ray.networks.cell_space import CellSpace
+from automcu_ray.networks.graph import Graph, Shape
+from automcu_ray.networks.search_space import Space
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.target import Constraints, McuTarget
+
+Precision = Literal["int8", "float32"]
+Form = Literal["network", "cell"]  # what is searched for
+
+
+class Task(FrozenModel):
+    """A task as searchers, ladder and trainables see it; `configs/task/*.yaml` names its parts.
+
+    A task that wants cells has the skeleton that makes them networks, or none: then a table knows their accuracies.
+    """
+
+    dataset: str
+    input_shape: Shape
+    num_classes: int
+    target: McuTarget
+    constraints: Constraints
+    precision: Precision = "int8"
+    form: Form = "network"
+    skeleton: Skeleton | None = None
+
+    @property
+    def choices(self) -> Space | CellSpace:
+        """What searchers sample from and mutate in: specs of networks, or cells of a table."""
+        return self.cells if self.form == "cell" else self.space
+
+    @property
+    def on_table(self) -> bool:
+        """Whether accuracies are looked up: no network is built."""
+        return self.form == "cell" and self.skeleton is None
+
+    @property
+    def cells(self) -> CellSpace:
+        """The cells that can be proposed for this task."""
+        return CellSpace(skeleton=self.skeleton, input_shape=self.input_shape, num_classes=self.num_classes)
+
+    def graph(self, structure: Structure) -> Graph:
+        """Return the operators of a spec, or of a cell in the task's skeleton.
+
+        Raises:
+            ConstructibilityError: tensors do not fit together.
+        """
+        return self.space.graph(structure) if isinstance(structure, ArchitectureSpec) else self.cells.graph(structure)
+
+    @property
+    def space(self) -> Space:
+        """The specs that can be proposed for this task."""
+        accelerator = self.target.accelerator
+        operators = accelerator.operators if accelerator is not None else ()
+        return Space(input_shape=self.input_shape, num_classes=self.num_classes, operators=operators)
+
+    @property
+    def ram_limit_bytes(self) -> int:
+        """RAM that the firmware may use, in bytes."""
+        return self.constraints.ram_limit_bytes(self.target)
+
+    @property
+    def flash_limit_bytes(self) -> int:
+        """Flash that the firmware may use, in bytes."""
+        return self.constraints.flash_limit_bytes(self.target)

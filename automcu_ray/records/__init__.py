@@ -1,0 +1,1 @@
+"""What happened: records, the journal, and what can be read from them."""

@@ -1,0 +1,117 @@
+"""What happens in a run: one typed event a line of its journal, told apart by `event`."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.networks.candidate import Candidate
+from automcu_ray.records.manifest import Manifest
+from automcu_ray.records.record import Finalist, Measured, Record
+from automcu_ray.records.search_dynamics import Trend
+
+
+class Event(FrozenModel):
+    """Something that happened. What has a default was not told by all versions.
+
+    A key that only a later version knows is passed over, for what an event says beside changes nothing that is read
+    here. What it holds (a candidate, a record, a verdict) has to be understood whole, and so has its kind.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class EngineUsed(FrozenModel):
+    """The engine that a searcher asks."""
+
+    name: str
+    model: str = ""
+    is_language_model: bool = False
+
+
+class Started(Event):
+    """A run began, or went on; `data` is what the data set says of itself."""
+
+    event: Literal["started"] = "started"
+    at_s: float = 0.0
+    resumed: bool = False
+    versions: dict[str, str] = Field(default_factory=dict)
+    engine: EngineUsed | None = None
+    host: dict[str, str] = Field(default_factory=dict)
+    data: dict[str, str | int] | None = None
+
+
+class Proposed(Event):
+    """A searcher proposed a candidate, which may have been paid for."""
+
+    event: Literal["proposed"] = "proposed"
+    candidate: Candidate
+
+
+class RecordAdded(Event):
+    """A candidate has its final outcome."""
+
+    event: Literal["record"] = "record"
+    record: Record
+
+
+class Searched(Event):
+    """The search ended, or was interrupted; `gave_up` says why it ended early, if it did."""
+
+    event: Literal["searched"] = "searched"
+    seconds: float | None = None
+    slot_busy_share: float | None = None
+    interrupted: bool = False
+    trend: Trend | None = None
+    gave_up: str = ""
+
+
+class TeacherChosen(Event):
+    """The finalist that is best in float teaches the others."""
+
+    event: Literal["teacher"] = "teacher"
+    number: int
+    hash: str
+
+
+class FinalistEvaluated(Finalist, Event):
+    """A finalist went the whole way but the test set: its fields stand beside `event`."""
+
+    event: Literal["finalist"] = "finalist"
+
+
+class TestRead(Event):
+    """The test set was opened; `images` is 0 where one accuracy was looked up."""
+
+    event: Literal["test_read"] = "test_read"
+    reader: str = ""
+    images: int
+
+
+class Finished(Event):
+    """The run came to its end; no manifest: no finalists were asked for."""
+
+    event: Literal["finished"] = "finished"
+    manifest: Manifest | None
+    seconds: float | None = None
+
+
+class NetworkMeasured(Event):
+    """A training of a fidelity study ended."""
+
+    event: Literal["measured"] = "measured"
+    measured: Measured
+
+
+AnyEvent = Annotated[
+    Started
+    | Proposed
+    | RecordAdded
+    | Searched
+    | TeacherChosen
+    | FinalistEvaluated
+    | TestRead
+    | Finished
+    | NetworkMeasured,
+    Field(discriminator="event"),
+]

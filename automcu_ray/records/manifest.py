@@ -1,0 +1,99 @@
+"""The manifest of a winner: what ships, and what was measured of it."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Discriminator, Tag
+
+from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.records.record import Quantised
+
+
+class Memory(FrozenModel):
+    """What the firmware uses, part by part; None where no toolchain took part."""
+
+    ram: RamUsage | None = None
+    flash: FlashUsage | None = None
+    operators: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Encoding(FrozenModel):
+    """How integers stand for real values: `(q - zero_point) * scale`; both None at float32."""
+
+    scale: float | None
+    zero_point: int | None
+
+
+class InputEncoding(Encoding):
+    """The network's input (channels, height, width), and how it is encoded."""
+
+    shape: tuple[int, int, int]
+
+
+class NetworkManifest(FrozenModel):
+    """What is in a bundle, as `manifest.json` there says it; None for what was not measured.
+
+    `output` is None where what ships does not compute as onnxruntime does. What has a default was not told by the first
+    versions; keys of later versions are passed over.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    target: str
+    backend: str | None = None
+    precision: str
+    hash: str
+    number: int
+    ram_bytes: int | None
+    flash_bytes: int | None
+    ram_limit_bytes: int
+    flash_limit_bytes: int
+    memory: Memory
+    board: str | None
+    board_images: int | None
+    bit_equal_images: int | None
+    board_agrees: bool | None = None
+    board_largest_difference: float | None
+    instructions: int | None
+    stack_used_bytes: int | None
+    second_opinions: tuple[FeasibilityReport, ...] = ()
+    val_accuracy: float
+    val_accuracy_float: float | None
+    test_accuracy: float
+    quantised: tuple[Quantised, ...] = ()
+    test_images: int
+    input: InputEncoding
+    output: Encoding | None
+    test_vectors: str = ""
+    test_accuracy_float: float
+    seeds: dict[str, int | None]
+    data: dict[str, str | int] | None = None
+    teacher: str | None = None
+    versions: dict[str, str]
+    architecture: dict[str, Any] | str | None
+
+
+class TableManifest(FrozenModel):
+    """The best cell of a run on a table, where accuracies are looked up: nothing was built."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    table: str
+    number: int
+    hash: str
+    architecture: str
+    val_accuracy: float
+    test_accuracy: float
+    board_agrees: None = None
+
+
+def _kind(manifest: Any) -> str:
+    """Return which of the two it is: that of a table names it."""
+    of_table = isinstance(manifest, TableManifest) or (isinstance(manifest, dict) and "table" in manifest)
+    return "table" if of_table else "network"
+
+
+Manifest = Annotated[
+    Annotated[NetworkManifest, Tag("network")] | Annotated[TableManifest, Tag("table")], Discriminator(_kind)
+]

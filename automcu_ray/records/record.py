@@ -1,0 +1,213 @@
+"""A candidate and what became of it: `r_j = (id_j, a_j, p_j, m_j)` (paper 000, equation 3)."""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from automcu_ray.core.cost import Cost
+from automcu_ray.core.feasibility import FeasibilityReport
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.training_recipe import RankedBy
+from automcu_ray.networks.candidate import Candidate, Diagnosis
+
+Status = Literal["ok", "infeasible", "invalid", "duplicate", "failed"]
+
+
+class Quantised(FrozenModel):
+    """One way to int8: `ptq` rounds the network as trained, `qat` trains on with rounding before that.
+
+    `val_accuracy_float` is of the same weights in float.
+    """
+
+    method: Literal["ptq", "qat"]
+    val_accuracy: float
+    val_accuracy_float: float
+
+
+class TrainingSummary(FrozenModel):
+    """`P(a;D,T)`: what training said about a candidate.
+
+    `val_accuracy` is of the network as deployed (int8 unless the task says float32), `val_accuracy_float` of the
+    float network. Where a scheduler stopped the trial, both are the float network's: it was not deployed.
+    `train_loss` is the mean loss over all training steps (first over the steps of a report, then over reports). In a
+    training of one epoch or less each image was new to the network then (Ru et al. 2021, arXiv:2006.04492).
+    `quantised` has the ways to int8 where a finalist went two, the one that ships first.
+    `peak_memory_bytes` is the most since the training began: resident in the worker on a CPU, allocated on a GPU.
+    None means not measured.
+    """
+
+    val_accuracy: float
+    val_accuracy_float: float | None = None
+    train_loss: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    ranked_by: RankedBy = "accuracy"
+    quantised: tuple[Quantised, ...] = ()
+    epochs: int | None = None
+    stopped_early: bool | None = None
+    seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    device: str = ""
+    seed: int | None = None
+    checkpoint: str = ""
+
+    @property
+    def score(self) -> float:
+        """What the search ranks by, more is better: `val_accuracy`, or by loss `exp(-train_loss)`.
+
+        That is a share of 1, as an accuracy is: where labels are neither smoothed nor mixed, the geometric mean of the
+        probability that the network gave the right class.
+        """
+        return self.val_accuracy if self.ranking_loss is None else math.exp(-self.ranking_loss)
+
+    def reported(self) -> dict[str, Any]:
+        """Return the summary as a trial reports it to Ray Tune, beside the figures that Tune compares by."""
+        return {"val_accuracy": self.val_accuracy, "score": self.score, "training": self.model_dump()}
+
+    @property
+    def ranking_loss(self) -> float | None:
+        """The training loss, where the search ranks by it."""
+        return self.train_loss if self.ranked_by == "loss" else None
+
+
+class Record(FrozenModel):
+    """The final outcome of one candidate, good or bad."""
+
+    candidate: Candidate
+    status: Status
+    reason: str = ""
+    feasibility: FeasibilityReport | None = None
+    training: TrainingSummary | None = None
+    cost: Cost = Cost()
+    finished_at_s: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """What the search ranks by (`TrainingSummary.score`); -inf where nothing was trained.
+
+        Searchers compare by it what their papers compare by accuracy.
+        """
+        return self.training.score if self.training else float("-inf")
+
+    @property
+    def accuracy(self) -> float:
+        """Validation accuracy of the network as deployed; -inf where nothing was trained."""
+        return self.training.val_accuracy if self.training else float("-inf")
+
+    @property
+    def scored(self) -> bool:
+        """Whether it was trained and its accuracy is a number (a network may have diverged)."""
+        return self.status == "ok" and math.isfinite(self.score) and math.isfinite(self.accuracy)
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """The candidate's diagnosis with its outcome filled in."""
+        mine = self.candidate.diagnosis
+        return mine and Diagnosis(problem=mine.problem, suggestion=mine.suggestion, outcome=self.outcome())
+
+    @property
+    def engine_failed(self) -> bool:
+        """Whether there was no candidate because the engine gave nothing: that says nothing about networks."""
+        return any(violation.resource == "engine" for violation in self.candidate.violations)
+
+    def outcome(self) -> str:
+        """Return the outcome as one line: the accuracy and sizes, or what went wrong."""
+        if self.status != "ok" or self.training is None or self.feasibility is None:
+            return f"{self.status}: {self.reason}"
+        ranking_loss = self.training.ranking_loss
+        loss = "" if ranking_loss is None else f", training loss {ranking_loss:.3f}"
+        return (
+            f"accuracy {self.training.val_accuracy:.4f}{loss}, RAM {self.feasibility.ram_bytes} bytes, "
+            f"Flash {self.feasibility.flash_bytes} bytes"
+        )
+
+
+def best(records: list[Record]) -> Record | None:
+    """Return the feasible record with the highest score; the earlier one of equals."""
+    trained = [record for record in records if record.scored]
+    return max(trained, key=lambda record: record.score, default=None)
+
+
+def pareto_front(records: Sequence[Record]) -> list[Record]:
+    """Return the trained records that no other one equals or beats in score, RAM and Flash; the highest score first."""
+    measured = [(record, sizes) for record in records if record.scored and (sizes := _sizes(record)) is not None]
+    front: list[tuple[Record, tuple[int, int]]] = []
+    for record, (ram, flash) in sorted(measured, key=lambda pair: (-pair[0].score, pair[1])):
+        if not any(other[0] <= ram and other[1] <= flash for _, other in front):
+            front.append((record, (ram, flash)))
+    return [record for record, _ in front]
+
+
+def _sizes(record: Record) -> tuple[int, int] | None:
+    report = record.feasibility
+    if report is None or report.ram_bytes is None or report.flash_bytes is None:
+        return None
+    return report.ram_bytes, report.flash_bytes
+
+
+class BoardResult(FrozenModel):
+    """What a board (emulated or real) answered, beside what onnxruntime gives for the same model and images.
+
+    `bit_equal_images` counts images whose every output byte is equal. `agrees` asks for all of them at int8; float32
+    sums in another order, so there `largest_difference` of any output must be within rounding. `instructions` is per
+    inference; None where a board cannot count.
+    """
+
+    name: str
+    images: int
+    bit_equal_images: int
+    largest_difference: float
+    agrees: bool
+    instructions: int | None = None
+    stack_used_bytes: int | None = None
+    seconds: float | None = None
+
+
+class Finalist(FrozenModel):
+    """A candidate after full training, the toolchain again with trained weights, and the board.
+
+    `second_opinions` are what other backends say about it; they decide nothing. `reason` is why it cannot win, `note`
+    who taught it, and what went wrong and cost it nothing.
+    """
+
+    number: int
+    hash: str
+    training: TrainingSummary | None = None
+    feasibility: FeasibilityReport | None = None
+    board: BoardResult | None = None
+    second_opinions: tuple[FeasibilityReport, ...] = ()
+    reason: str = ""
+    note: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may win: trained, fits as far as a toolchain said, and the board agreed where there was one."""
+        return self.training is not None and not self.reason
+
+
+class Score(FrozenModel):
+    """One number that networks can be ranked by, more is better, and the seconds until it was known.
+
+    `proxy` is the probe, or how far it had come; `reading` says what was read there: the validation accuracy of the
+    network as `deployed` or in `float`, the `loss` (less the sum of the epochs' mean training losses: Ru et al. 2021,
+    arXiv:2006.04492), or a zero-cost score. Seconds are of CPU time; of wall time where a GPU took part.
+    """
+
+    proxy: str
+    reading: str
+    value: float
+    seconds: float
+
+
+class Measured(FrozenModel):
+    """What one training said about network `number`: its scores, and what went wrong, if anything.
+
+    `key` is a digest of all that it depends on. `repeat` 0 is the proxy's; full training has seeds of its own.
+    """
+
+    key: str
+    number: int
+    probe: str
+    repeat: int
+    scores: tuple[Score, ...] = ()
+    failure: str = ""

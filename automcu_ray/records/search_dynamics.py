@@ -1,0 +1,69 @@
+"""Whether a search got better as it went on: the search dynamics of paper 002, section 4.1."""
+
+from collections.abc import Sequence
+
+from scipy import stats
+
+from automcu_ray.core.models import FrozenModel
+from automcu_ray.records.record import Record
+
+MIN_TRAINED = 3  # two points always correlate
+
+
+class Trend(FrozenModel):
+    """Validation accuracy against the number of the candidate; None where that is not defined.
+
+    `success_rate` is the share of outcomes that were trained; the p-values are two-sided, against no correlation.
+    Fewer `distinct_accuracies` than trained candidates hint at networks that differ in name only.
+    """
+
+    outcomes: int
+    trained: int
+    success_rate: float | None = None
+    first_accuracy: float | None = None
+    best_accuracy: float | None = None
+    spearman: float | None = None
+    spearman_p: float | None = None
+    kendall: float | None = None
+    kendall_p: float | None = None
+    distinct_candidates: int = 0
+    distinct_accuracies: int = 0
+
+    def line(self) -> str:
+        """Return the trend in words, on one line."""
+        if self.first_accuracy is None or self.best_accuracy is None:
+            return f"trained {self.trained} of {self.outcomes} proposals"
+        found = f"accuracy {self.first_accuracy:.4f} at first, {self.best_accuracy:.4f} at best"
+        return f"trained {self.trained} of {self.outcomes} proposals; {found}; {self.correlations()}"
+
+    def correlations(self) -> str:
+        """Return both rank correlations of candidate number and accuracy in words."""
+        if self.spearman is None or self.kendall is None:
+            return "no trend can be told"
+        spearman = f"Spearman {self.spearman:+.2f} (p {self.spearman_p:.2g})"
+        return f"{spearman}, Kendall {self.kendall:+.2f} (p {self.kendall_p:.2g})"
+
+
+def trend(records: Sequence[Record]) -> Trend:
+    """Return the trend of a run; a network whose accuracy is no number counts as not trained."""
+    trained = sorted((record for record in records if record.scored), key=lambda record: record.candidate.number)
+    numbers, accuracies = [record.candidate.number for record in trained], [record.accuracy for record in trained]
+    correlations = {}
+    if len(numbers) >= MIN_TRAINED and len(set(accuracies)) > 1:
+        spearman, kendall = stats.spearmanr(numbers, accuracies), stats.kendalltau(numbers, accuracies)
+        correlations = {
+            "spearman": float(spearman.statistic),
+            "spearman_p": float(spearman.pvalue),
+            "kendall": float(kendall.statistic),
+            "kendall_p": float(kendall.pvalue),
+        }
+    return Trend(
+        outcomes=len(records),
+        trained=len(trained),
+        success_rate=len(trained) / len(records) if records else None,
+        first_accuracy=accuracies[0] if trained else None,
+        best_accuracy=max(accuracies, default=None),
+        distinct_candidates=len({record.candidate.hash for record in records if record.candidate.hash}),
+        distinct_accuracies=len(set(accuracies)),
+        **correlations,
+    )

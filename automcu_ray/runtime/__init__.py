@@ -1,0 +1,1 @@
+"""Where a run lives: its configuration, its folder, its cluster, its plugins."""

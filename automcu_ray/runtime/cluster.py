@@ -1,0 +1,129 @@
+"""Ray as this project uses it: how it starts, and how its cores and GPUs are shared."""
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+# Ray reads these when it is imported, so this module is the only one that imports it for a run.
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # what reserves no GPU sees none
+
+import ray
+import torch
+from ray import tune
+
+from automcu_ray.core.errors import ConfigError, ToolMissingError
+from automcu_ray.runtime.config import Resources
+
+__all__ = ["per_finalist", "per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
+
+MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
+_CODE = Path(__file__).resolve().parents[2]  # the checkout, or site-packages
+_PACKAGES = ("automcu_ray", "backends", "searchers", "trainables")
+
+
+def start(resources: Resources) -> bool:
+    """Start Ray on this machine, or join the cluster at `ray_address`, whose workers then get this very code.
+
+    What it depends on must be installed there, and so must the packages of plugins.
+
+    Returns whether that was still to do: who did it shuts it down.
+
+    Raises:
+        ToolMissingError: Ray does not start, or the cluster does not answer.
+    """
+    if ray.is_initialized():
+        return False
+    try:
+        if resources.ray_address is None:
+            gpus = None if torch.cuda.is_available() else 0  # what torch cannot use would only limit the slots
+            here: dict[str, Any] = {"num_cpus": len(os.sched_getaffinity(0)), "num_gpus": gpus}
+            ray.init(**here, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+        else:
+            code = {
+                "py_modules": [str(_CODE / package) for package in _PACKAGES],
+                "env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1"},
+            }
+            ray.init(address=resources.ray_address, runtime_env=code, logging_level="ERROR", log_to_driver=False)
+    except Exception as error:  # Ray raises that very class where one of its processes is late
+        where = "on this machine" if resources.ray_address is None else f"at {resources.ray_address}"
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise ToolMissingError(
+            f"Ray does not start {where}: {said} Is there memory left, room in /tmp, and a core that is not busy? "
+            "Then try again; nothing is lost."
+        ) from error
+    return True
+
+
+def per_trial(resources: Resources, *, reserved_gpus: float = 0.0) -> tuple[float, float]:
+    """Return the CPUs and GPUs of one trial; unless configured a whole GPU, or what is left of the only one.
+
+    `reserved_gpus` is what the engine takes (`Engine.gpus`).
+
+    Raises:
+        ConfigError: that many GPUs per trial are not there beside the engine's.
+    """
+    free = _free_gpus(reserved_gpus)
+    gpus = resources.gpus_per_trial
+    if gpus is None:
+        gpus = max(free, default=0.0)
+        if reserved_gpus and not gpus:
+            raise ConfigError(
+                f"the engine reserves {reserved_gpus:g} of {_gpus():g} GPUs, so trials have none: set engine.gpus=0.4, "
+                f"and they share the rest, or ask a server that has a GPU of its own (--engine openai)."
+            )
+    if gpus and not _gpu_slots(free, gpus):
+        raise ConfigError(
+            f"resources.gpus_per_trial={gpus:g}, but of {_gpus():g} GPUs the engine reserves {reserved_gpus:g}: "
+            f"trials can have at most {max(free, default=0.0):g} of one."
+        )
+    return resources.cpus_per_trial, gpus
+
+
+def slots(resources: Resources, *, reserved_gpus: float = 0.0) -> int:
+    """Return how many trials run at once: as many as CPUs and GPUs allow; raises as `per_trial` does."""
+    if resources.concurrent_trials is not None:
+        return resources.concurrent_trials
+    cpus, gpus = per_trial(resources, reserved_gpus=reserved_gpus)
+    by_gpu = _gpu_slots(_free_gpus(reserved_gpus), gpus) if gpus else float("inf")
+    return max(1, int(min(ray.cluster_resources()["CPU"] / cpus, by_gpu)))
+
+
+def per_finalist(resources: Resources, count: int) -> tuple[float, float]:
+    """Return the CPUs and GPUs of each of `count` finalists: on one machine they share the CPUs that trials have.
+
+    On a cluster each has a trial's: Ray takes a task's CPUs from one of the machines, and nobody asked how large these
+    are. Raises as `per_trial` does.
+    """
+    cpus, gpus = per_trial(resources)
+    if resources.ray_address is not None:
+        return cpus, gpus
+    at_once = slots(resources)
+    whole = min(ray.cluster_resources()["CPU"], at_once * cpus) // max(1, min(count, at_once))
+    return max(cpus, min(whole, MOST_FINALIST_CPUS)), gpus
+
+
+def _gpus() -> float:
+    return float(ray.cluster_resources().get("GPU", 0))
+
+
+def _free_gpus(reserved: float) -> list[float]:
+    """Return what is free of each GPU beside the engine's; a trial's share must come from one of them."""
+    whole = max(0, int(_gpus()) - math.ceil(reserved))
+    part = math.ceil(reserved) - reserved if _gpus() else 0.0
+    return [1.0] * whole + [part] * (part > 0)
+
+
+def _gpu_slots(free: list[float], gpus: float) -> int:
+    """Return how many trials of `gpus` each fit; beyond one they take whole GPUs."""
+    if gpus > 1:
+        return int(free.count(1.0) / gpus)
+    return sum(int(share / gpus + 1e-6) for share in free)  # 0.6 / 0.2 is just below 3
+
+
+def toolchain_workers(resources: Resources) -> int:
+    """Return how many toolchain actors check candidates: one for two CPUs, since training shares them."""
+    return resources.toolchain_workers or max(1, int(ray.cluster_resources()["CPU"] // 2))

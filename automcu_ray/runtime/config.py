@@ -1,0 +1,271 @@
+"""A run's configuration: YAML groups under configs/, overridden by flags, then by `--set a.b=c`."""
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from automcu_ray.core.errors import ConfigError, unknown_name
+from automcu_ray.core.models import FiniteModel, FrozenModel, rule
+from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
+from automcu_ray.networks.cell_network import Skeleton
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.task import Precision
+from automcu_ray.runtime import plugins
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"  # in a checkout a link to the folder at the top
+GROUPS = ("target", "searcher", "engine", "backend", "trainer")
+
+
+class Plugin(BaseModel):
+    """A plugin's name and its options; the plugin itself says which options it has."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All keys but the name."""
+        return dict(self.model_extra or {})
+
+
+class Budget(FiniteModel):
+    """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search.
+
+    Without `finalists` it ends with the search: no winner, no bundle, the test set unread.
+
+    After `max_tokens` (read and written) or `max_usd` nothing more is asked of an engine; what has been proposed is
+    still evaluated.
+    """
+
+    trained: Positive = 16
+    proposals: Positive | None = None
+    seconds: Annotated[float, Field(gt=0)] | None = None
+    max_tokens: Positive | None = None
+    max_usd: Annotated[float, Field(gt=0)] | None = None
+    finalists: Annotated[int, Field(ge=0)] = 2
+
+
+class BoardConfig(FrozenModel):
+    """Where finalists run: `auto` emulates the target where QEMU can, `qemu` insists on it, `none` does not run."""
+
+    mode: Literal["auto", "qemu", "none"] = "auto"
+    images: Positive = 128
+
+
+class Resources(FiniteModel):
+    """Shares of the machine; None means worked out from its cores and GPUs."""
+
+    cpus_per_trial: Annotated[float, Field(gt=0)] = 1
+    gpus_per_trial: Annotated[float, Field(ge=0)] | None = None
+    concurrent_trials: Positive | None = None
+    toolchain_workers: Positive | None = None
+    ray_address: str | None = None
+
+
+class JailConfig(FiniteModel):
+    """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
+
+    `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `train_seconds` (paper 002's own
+    runs: 1,800) is for the proxy protocol; a finalist has as much for each epoch.
+    """
+
+    mode: Literal["bubblewrap", "none"] = "bubblewrap"
+    memory_mb: Positive = 4096
+    check_seconds: Annotated[float, Field(gt=0)] = 30
+    train_seconds: Annotated[float, Field(gt=0)] = 1800
+    processes: Positive = 64
+
+
+class WarmStart(FrozenModel):
+    """Points to evaluate before the searcher proposes anything, `points` of them at most.
+
+    `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
+    fit. Links are followed at once, for runs/latest will soon be another run. What they leave is filled up with the
+    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`.
+    """
+
+    runs: Annotated[
+        tuple[Path, ...],
+        BeforeValidator(lambda value: [value] if isinstance(value, str | Path) else value),
+        AfterValidator(lambda paths: tuple(Path(os.path.realpath(path)) for path in paths)),
+    ] = ()
+    searcher: Plugin | None = None
+    points: Positive = 5
+
+
+class RunConfig(FrozenModel):
+    """Everything a run depends on; written to runs/<name>/config.yaml.
+
+    `second_opinions` are backends that build the finalists too: `[vela]`, or with options `[{name: vela, ...}]`.
+    `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
+    `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
+    or as the benchmark writes them. `warm_start` adds more.
+    With a `skeleton` candidates are cells of NAS-Bench-201, built into it.
+    """
+
+    task: str
+    seed: int = 0
+    dataset: Plugin
+    skeleton: Skeleton | None = None
+    precision: Precision = "int8"
+    constraints: Constraints = Constraints()
+    target: McuTarget
+    searcher: Plugin
+    engine: Plugin
+    backend: Plugin
+    second_opinions: tuple[Plugin, ...] = ()
+    trainer: Protocols
+    budget: Budget = Budget()
+    gate: Literal["before", "after"] = "before"
+    board: BoardConfig = BoardConfig()
+    resources: Resources = Resources()
+    jail: JailConfig = JailConfig()
+    points_to_evaluate: tuple[dict[str, Any] | str, ...] = ()
+    warm_start: WarmStart = WarmStart()
+
+    @property
+    def writes_code(self) -> bool:
+        """Whether candidates are PyTorch source, which runs in a jail."""
+        return self.searcher.options.get("form") == "code"
+
+    @property
+    def rank_by(self) -> RankedBy:
+        """What the search ranks by: accuracy where code is written, for that says its training loss itself."""
+        return "accuracy" if self.writes_code else self.trainer.rank_by
+
+    @property
+    def finalist_jail(self) -> JailConfig:
+        """The jail of a finalist: a proxy's time for each epoch."""
+        seconds = self.jail.train_seconds * max(1, self.trainer.full.epochs / self.trainer.proxy.epochs)
+        return self.jail.replace(train_seconds=seconds)
+
+
+def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> RunConfig:
+    """Return the configuration for `choices` (task and groups by name or YAML path) and `a.b=c` settings.
+
+    Later wins: configs/default.yaml, the task's file, the data set's name, the group's file that either or a flag
+    names, settings. A setting that names a file, such as searcher=evolution, counts as its flag.
+
+    Raises:
+        ConfigError: an unknown name, key or unit, or a value out of range; nothing has been written.
+    """
+    changes = [parse_setting(setting) for setting in settings]
+    choices = {**choices, **{name: value for change in changes for name, value in change.items() if _picks(change)}}
+    config = read_yaml(CONFIGS / "default.yaml")
+    merge(config, load("task", choices.get("task") or config["task"]))
+    config["task"] = Path(choices.get("task") or config["task"]).stem
+    if name := choices.get("dataset"):  # a table of accuracies is of a data set: there it picks the table
+        config["dataset"] = {**config["dataset"], "table": name} if "table" in config["dataset"] else {"name": name}
+    for group in GROUPS:
+        name = choices.get(group) or config[group]
+        if isinstance(name, str):
+            config[group] = load(group, name)
+    for change in changes:
+        if not _picks(change):
+            merge(config, change)
+    _load_parts(config, "second_opinions", "backend")
+    _load_parts(config["searcher"], "proposers", "searcher")
+    _load_parts(config.get("warm_start"), "searcher", "searcher")
+    return validate(config)
+
+
+def _picks(change: Mapping[str, Any]) -> bool:
+    """Return whether a setting picks a file by its name, as a flag does."""
+    return any(name in ("task", "dataset", *GROUPS) and isinstance(value, str) for name, value in change.items())
+
+
+def _load_parts(holder: Any, key: str, group: str) -> None:
+    """Replace what a key names by what the group's files hold, in place; anything odd is left to validation."""
+    value = holder.get(key) if isinstance(holder, dict) else None
+    if isinstance(value, str):
+        holder[key] = load(group, value)
+    elif isinstance(value, list):
+        holder[key] = [load(group, one) if isinstance(one, str) else one for one in value]
+
+
+def validate(config: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration as a model, or raise ConfigError in one line."""
+    try:
+        return RunConfig.model_validate(config)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] != "extra_forbidden":
+            raise ConfigError(f"{where}: {rule(first)}, found {str(first['input'])[:80]!r}.") from error
+        known = _known_keys(first["loc"])
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}."
+        raise ConfigError(f"unknown key {where!r} in the configuration: {hint}") from error
+
+
+def parse_setting(setting: str) -> dict[str, Any]:
+    """Return `a.b=c` as {"a": {"b": c}}, c read as YAML."""
+    path, equals, text = setting.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"--set wants key=value, for instance constraints.ram_kb=64; found {setting!r}.")
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {path}: {text!r} is not a YAML value.") from error
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value  # type: ignore[no-any-return]
+
+
+def merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
+    """Put `new` over `into`, key by key, in place."""
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def names(group: str) -> list[str]:
+    """Return the names that configs/<group> offers, and those of plugins in packages of their own."""
+    return plugins.known(group, sorted(path.stem for path in (CONFIGS / group).glob("*.yaml")))
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return a YAML mapping.
+
+    Raises:
+        ConfigError: no such file, or not a mapping.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no file {path}: give the path of a YAML file.") from None
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}.") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold `key: value` lines, found {type(data).__name__}.")
+    return data
+
+
+def load(group: str, name: str) -> dict[str, Any]:
+    """Return a file of configs/<group> by name, or any YAML file by its path; of a plugin without file its name.
+
+    Raises:
+        ConfigError: no such name or file, or not a mapping.
+    """
+    if name.endswith((".yaml", ".yml")):
+        return read_yaml(Path(name))
+    if name not in names(group):
+        raise unknown_name(group, name, names(group))
+    path = CONFIGS / group / f"{name}.yaml"
+    return read_yaml(path) if path.exists() else {"name": name}
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the model in which an unknown key was found."""
+    model: Any = RunConfig
+    for part in location[:-1]:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = field.annotation if field is not None else model
+    return sorted(getattr(model, "model_fields", {}))

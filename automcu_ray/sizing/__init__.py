@@ -1,0 +1,1 @@
+"""Whether a network fits, and by how much not: bounds, estimates, repairs, cached verdicts."""

@@ -1,0 +1,1 @@
+"""Comparisons over many runs: sweeps, their statistics, how well proxies rank."""

@@ -1,0 +1,45 @@
+"""A digest of source files: a change in what decides a verdict must make old verdicts worthless."""
+
+import functools
+import hashlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+from automcu_ray.core import feasibility
+from automcu_ray.deploy import export, onnx_graph, onnx_rewrites, torch_network, tracing
+from automcu_ray.networks import cell, cell_network, graph, lowering
+from automcu_ray.sizing import footprint, peak_memory, repair
+from backends import base, programs, toolchain
+
+SHARED = (
+    lowering,
+    cell,
+    cell_network,
+    onnx_rewrites,
+    export,
+    feasibility,
+    footprint,
+    graph,
+    peak_memory,
+    torch_network,
+    onnx_graph,
+    repair,
+    tracing,
+    toolchain,
+    base,
+    programs,
+)
+_SOURCES = (".py", ".c", ".h", ".ld", ".txt")
+
+
+@functools.cache
+def digest(*parts: Path | ModuleType) -> str:
+    """Return eight hexadecimal digits that change with any of these files, modules, or sources in these folders."""
+    found = hashlib.sha256()
+    for part in parts:
+        path = part if isinstance(part, Path) else Path(inspect.getfile(part))
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.suffix in _SOURCES and file.is_file():
+                found.update(f"{file.name} {file.stat().st_size}\n".encode() + file.read_bytes())
+    return found.hexdigest()[:8]

@@ -1,0 +1,1 @@
+"""Rules that answer in place of a language model."""

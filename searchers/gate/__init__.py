@@ -1,0 +1,1 @@
+"""Feasibility before training: the gate, and what its verdicts teach."""

@@ -1,0 +1,70 @@
+"""What is checked before a run begins."""
+
+import pytest
+
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.networks.graph import Shape
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.run import plan
+from automcu_ray.runtime.config import compose
+from backends.base import Backend
+from tests.trainables.finalists.test_finalist import VendorBackend
+
+
+class PlainImages:
+    """What a plan asks of a data set."""
+
+    name, wants, classes = "plain", "network", ("a", "b")
+    train = range(1000)
+
+    def __init__(self, input_shape: Shape) -> None:
+        self.input_shape = input_shape
+
+
+@pytest.mark.parametrize("backend", ["vela", "analytic"])
+def test_a_backend_takes_part_once_at_most(backend: str) -> None:
+    opinions = "second_opinions=[vela]" if backend == "vela" else "second_opinions=[vela,{name: vela, optimise: Size}]"
+    config = compose({"task": "digits", "searcher": "random", "backend": backend}, [opinions])
+    with pytest.raises(ConfigError, match="once at most, found 'vela' twice"):
+        plan.prepare(config)
+
+
+def test_second_opinions_go_with_the_analytic_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    opinion: Backend = VendorBackend()
+    monkeypatch.setattr(plan, "_make_backend", lambda plugin: opinion)
+    config = compose({"task": "digits", "searcher": "random", "backend": "analytic"}, ["second_opinions=[vela]"])
+    found = plan.prepare(config)
+    assert (found.backend, found.second_opinions) == (None, (opinion,))
+
+
+def test_without_a_toolchain_an_accelerator_still_refuses_by_its_own_limits() -> None:
+    found = plan.prepare(compose({"task": "digits", "target": "max78000", "backend": "analytic"}))
+    wide = [{"type": "conv", "out_channels": 512}, {"type": "conv", "out_channels": 512}]
+    graph = found.task.space.graph(ArchitectureSpec.model_validate({"backbone": wide}))
+    (violation,) = found.check_bounds(graph, found.task)
+    assert violation.resource == "weight_memory" and violation.limit_bytes == 442_368
+
+
+def test_a_skeleton_that_the_images_do_not_suit_is_refused_at_once() -> None:
+    config = compose({"task": "digits", "searcher": "random", "backend": "analytic"}, ["skeleton={channels: 4}"])
+    odd = PlainImages((1, 30, 30))
+    with pytest.raises(ConfigError, match=r"skeleton: it cannot be built .* must be a multiple of 4, found 30"):
+        plan._task(config, odd)  # type: ignore[arg-type]
+    assert plan._task(config, PlainImages((1, 32, 32))).form == "cell"  # type: ignore[arg-type]
+
+
+def digits_plan(*settings: str) -> plan.Plan:
+    return plan.prepare(compose({"task": "digits", "searcher": "random", "backend": "analytic"}, list(settings)))
+
+
+@pytest.mark.parametrize("which", ["proxy", "full"])
+def test_more_reports_than_steps_are_refused_before_the_run(which: str) -> None:
+    """1,167 images are 19 steps of 64."""
+    assert digits_plan(f"trainer.{which}.reports_per_epoch=19").doubts == ()
+    with pytest.raises(ConfigError, match=f"trainer.{which}.reports_per_epoch=20.*has 19 steps.*19 at most"):
+        digits_plan(f"trainer.{which}.reports_per_epoch=20")
+
+
+def test_a_training_of_a_few_steps_is_doubted() -> None:
+    (doubt,) = digits_plan("trainer.proxy.batch_size=400", "trainer.proxy.epochs=3").doubts
+    assert "trainer.proxy trains for 9 steps in all" in doubt

@@ -1,0 +1,62 @@
+"""What a run leaves, whatever goes wrong at its end."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from automcu_ray.core.errors import ConfigError
+from automcu_ray.records.events import Finished, Started
+from automcu_ray.records.journal import Repository
+from automcu_ray.run import supervisor
+from automcu_ray.run.plan import Plan, prepare
+from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.run_folder import RunFolder
+from trainables.datasets.base import Dataset
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return prepare(compose({"task": "digits", "searcher": "random", "backend": "analytic"}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """The folder of a run that has begun."""
+    found = RunFolder(tmp_path / "runs" / "begun")
+    found.path.mkdir(parents=True)
+    return found
+
+
+def test_records_are_written_before_a_report_that_may_fail(
+    plan: Plan, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*about: object) -> None:
+        raise RuntimeError("no report")
+
+    monkeypatch.setattr(supervisor, "write_report", fails)
+    Repository(folder.journal).append(Finished(manifest=None))
+    with pytest.raises(RuntimeError, match="no report"):
+        supervisor.run(plan, folder, Console(file=io.StringIO()))
+    assert folder.parquet.exists()
+
+
+def test_a_run_does_not_go_on_with_other_data_and_leaves_its_folder_as_it_was(plan: Plan, folder: RunFolder) -> None:
+    assert isinstance(plan.dataset, Dataset)
+    Repository(folder.journal).append(Started(data={**plan.dataset.about, "train": 1168}))
+    before = folder.journal.read_bytes()
+    with pytest.raises(ConfigError, match=r"has changed .*: wanted train 1168; found train 1167\. Put its files back"):
+        supervisor.run(plan, folder, Console(file=io.StringIO()), resumed=True)
+    assert [path.name for path in folder.path.iterdir()] == ["journal.jsonl"]
+    assert folder.journal.read_bytes() == before
+
+
+@pytest.mark.parametrize("told", [{}, {"data": {}}])
+def test_a_run_that_did_not_say_what_its_data_were_goes_on(told: dict[str, Any], plan: Plan, folder: RunFolder) -> None:
+    row = {"event": "started", "at_s": 1.0, "versions": {}, "engine": None, "host": {}, **told}
+    folder.journal.write_text(json.dumps(row) + "\n")
+    Repository(folder.journal).append(Finished(manifest=None))
+    assert supervisor.run(plan, folder, Console(file=io.StringIO()), resumed=True) is None

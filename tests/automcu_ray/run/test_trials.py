@@ -1,0 +1,101 @@
+"""Tune started anew every so many trials: one search for whoever looks at it."""
+
+import math
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from automcu_ray.records.events import Searched
+from automcu_ray.records.journal import Repository
+from automcu_ray.run import trials
+from automcu_ray.runtime.run_folder import RunFolder
+from tests.automcu_ray.run.conftest import Search
+
+
+@pytest.fixture
+def table(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOMCU_DATA", str(data))
+
+
+TABLE = {"task": "nasbench201", "searcher": "random"}
+
+
+@pytest.mark.usefixtures("table")
+def test_a_search_of_several_tuners_is_one_search(
+    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 3)
+    usual = signal.getsignal(signal.SIGINT)
+    folder = RunFolder(tmp_path / "run")
+    left = folder.tune / "20260101-000000-0"  # by a Tuner that was killed
+    left.mkdir(parents=True)
+    (left / "experiment_state-x.json").write_text("{}")
+    manifest = search(folder.path, TABLE, "budget.trained=8")
+    records = Repository(folder.journal).records
+    trained = [record for record in records if record.status == "ok"]
+    assert len(trained) == 8 and len({record.candidate.hash for record in trained}) == 8
+    assert manifest is not None and manifest.val_accuracy == max(record.score for record in trained)
+    assert len(list(folder.tune.iterdir())) == 1 + 3  # 3 + 3 + 2 trials
+    assert [path for path in folder.tune.rglob("*") if path.is_file()] == []
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+@pytest.mark.usefixtures("table")
+def test_ctrl_c_ends_all_tuners_and_not_one(search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 40)
+    folder = RunFolder(tmp_path / "run")
+    seen = threading.Event()
+
+    def press() -> None:
+        while not seen.wait(0.05):
+            if folder.journal.exists() and folder.journal.read_text().count('"status":"ok"') >= 50:
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        assert search(folder.path, TABLE, "budget.trained=4000") is None
+    finally:
+        seen.set()
+        thread.join()
+    repository = Repository(folder.journal)
+    searched = repository.last(Searched)
+    assert searched is not None and searched.interrupted
+    assert 50 <= len(repository.records) < 4000
+
+
+def test_asha_stops_what_ranks_low_by_training_loss_and_records_say_how_far_it_came(
+    search: Search, tmp_path: Path
+) -> None:
+    """The budget is spent all the same: a stopped trial is a trained candidate, scored by its last report."""
+    folder = RunFolder(tmp_path / "run")
+    settings = ["trainer.asha=true", "trainer.rank_by=loss", "trainer.proxy.epochs=4", "trainer.proxy.patience=null"]
+    budget = ["budget.trained=6", "budget.finalists=0"]
+    search(folder.path, {"searcher": "random", "backend": "analytic"}, *settings, *budget)
+    found = [record.training for record in Repository(folder.journal).records if record.training is not None]
+    stopped, whole = ([one for one in found if one.stopped_early is early] for early in (True, False))
+    assert len(found) == 6 and stopped and whole
+    assert {one.epochs for one in whole} == {4} and {one.epochs for one in stopped} <= {1, 3}
+    assert all(one.train_loss is not None and one.score == math.exp(-one.train_loss) for one in found)
+    assert max(found, key=lambda one: one.score) in whole
+
+
+def test_where_tune_sets_no_handler_nothing_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Quiet:
+        def fit(self) -> None: ...
+
+    monkeypatch.setenv("TUNE_DISABLE_SIGINT_HANDLER", "1")
+    assert not trials._interrupted(Quiet())
+
+
+def test_what_tune_leaves_goes_and_a_failed_trials_log_stays(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "2" / "error.txt").write_text("Failure # 1")
+    (tmp_path / "experiment_state-x.json").write_text("{}")
+    trials.tidy(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["2", "error.txt"]

@@ -1,0 +1,142 @@
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from automcu_ray.core.errors import ConfigError, ToolMissingError
+from automcu_ray.runtime import cluster
+from automcu_ray.runtime.config import Resources
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch):
+    """Pretend that Ray runs on so many CPUs and GPUs."""
+
+    def have(cpus: float, gpus: float) -> None:
+        found = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+        monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: found)
+
+    return have
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "reserved", "per_trial", "slots"),
+    [
+        (8, 0, 0.0, 0.0, 8),  # no GPU: as many as CPUs
+        (8, 1, 0.0, 1.0, 1),
+        (8, 4, 0.0, 1.0, 4),
+        (2, 4, 0.0, 1.0, 2),  # CPUs are the limit
+        (8, 1, 0.4, 0.6, 1),  # the rest of the only GPU
+        (8, 2, 0.4, 1.0, 1),  # 0.6 and 1 are free: one whole GPU
+        (8, 2, 1.0, 1.0, 1),
+    ],
+)
+def test_trials_take_what_the_engine_leaves(
+    machine, cpus: float, gpus: float, reserved: float, per_trial: float, slots: int
+) -> None:
+    machine(cpus, gpus)
+    assert cluster.per_trial(Resources(), reserved_gpus=reserved) == (1, pytest.approx(per_trial))
+    assert cluster.slots(Resources(), reserved_gpus=reserved) == slots
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "settings", "count", "each"),
+    [
+        (8, 0, {}, 1, (8, 0)),
+        (8, 0, {}, 3, (2, 0)),
+        (8, 0, {}, 20, (1, 0)),
+        (8, 0, {"concurrent_trials": 2}, 1, (2, 0)),  # no more than trials were given
+        (2, 0, {"concurrent_trials": 8}, 1, (2, 0)),  # nor more than there are
+        (64, 0, {}, 1, (8, 0)),
+        (8, 0, {"cpus_per_trial": 3.0}, 1, (6, 0)),
+        (2, 0, {"cpus_per_trial": 0.3}, 1, (1, 0)),  # six trials have 1.8
+        (8, 0, {"ray_address": "auto"}, 1, (1, 0)),  # its CPUs may lie in several machines
+        (8, 1, {"gpus_per_trial": 0.25}, 2, (2, 0.25)),
+        (8, 4, {}, 2, (2, 1)),  # a training runs on one GPU
+    ],
+)
+def test_few_finalists_share_the_machine(
+    machine, cpus: float, gpus: float, settings: dict[str, Any], count: int, each: tuple[float, float]
+) -> None:
+    machine(cpus, gpus)
+    assert cluster.per_finalist(Resources(**settings), count) == each
+
+
+@pytest.mark.parametrize(
+    ("gpus", "reserved", "share", "slots"),
+    [
+        (1, 0.4, 0.2, 3),  # floating point makes 0.6 / 0.2 less than 3
+        (1, 0.4, 0.3, 2),
+        (2, 0.4, 0.5, 3),  # one beside the engine, two on the other GPU
+        (2, 0.4, 0.6, 2),
+        (4, 0.0, 2.0, 2),
+        (4, 0.4, 2.0, 1),  # 0.6 of a GPU is no part of two whole ones
+        (1, 1.0, 0.0, 16),  # configured to reserve none
+    ],
+)
+def test_a_configured_share_must_come_from_one_gpu(
+    machine, gpus: float, reserved: float, share: float, slots: int
+) -> None:
+    machine(16, gpus)
+    resources = Resources(gpus_per_trial=share)
+    assert cluster.per_trial(resources, reserved_gpus=reserved) == (1, share)
+    assert cluster.slots(resources, reserved_gpus=reserved) == slots
+
+
+def test_an_engine_on_the_only_gpu_leaves_none_and_says_what_to_set(machine) -> None:
+    machine(8, 1)
+    with pytest.raises(ConfigError, match=r"reserves 1 of 1 GPUs.*set engine\.gpus=0\.4"):
+        cluster.slots(Resources(), reserved_gpus=1.0)
+
+
+@pytest.mark.parametrize(("gpus", "reserved", "most"), [(1, 0.4, "0.6"), (0, 0.0, "0"), (2, 1.4, "0.6")])
+def test_a_share_that_is_nowhere_free_is_refused(machine, gpus: float, reserved: float, most: str) -> None:
+    machine(8, gpus)
+    with pytest.raises(ConfigError, match=rf"gpus_per_trial=0\.8.*at most {most} of one"):
+        cluster.per_trial(Resources(gpus_per_trial=0.8), reserved_gpus=reserved)
+
+
+@pytest.mark.parametrize(("usable", "asked"), [(True, None), (False, 0)])
+def test_gpus_that_torch_cannot_use_do_not_count(
+    usable: bool, asked: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about: dict[str, Any] = {}
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", about.update)
+    monkeypatch.setattr(cluster.torch.cuda, "is_available", lambda: usable)
+    assert cluster.start(Resources())
+    assert about["num_gpus"] == asked
+
+
+def test_ray_that_does_not_start_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**about: Any) -> None:
+        raise Exception("The current node timed out during startup.\nThis could happen because ...")
+
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", late)
+    with pytest.raises(
+        ToolMissingError, match=r"on this machine: The current node timed out during startup\. Is there"
+    ):
+        cluster.start(Resources())
+    with pytest.raises(ToolMissingError, match=r"at 10\.0\.0\.1:6379: The current"):
+        cluster.start(Resources(ray_address="10.0.0.1:6379"))
+
+
+def test_a_configured_number_of_trials_stands(machine) -> None:
+    machine(8, 1)
+    assert cluster.slots(Resources(concurrent_trials=5), reserved_gpus=0.5) == 5
+
+
+@pytest.mark.ray
+def test_what_reserves_no_gpu_sees_none() -> None:
+    script = (
+        "import os; from automcu_ray.runtime import cluster; from automcu_ray.runtime.config import Resources;"
+        "cluster.start(Resources());"
+        "seen = cluster.ray.remote(num_gpus=0)(lambda: os.environ['CUDA_VISIBLE_DEVICES']);"
+        "print(repr(cluster.ray.get(seen.remote())))"
+    )
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0"}
+    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=240)
+    assert found.stdout.splitlines()[-1:] == ["''"], found.stderr

@@ -1,0 +1,1 @@
+"""How well short trainings and zero-cost figures rank networks: the measuring."""

@@ -1,0 +1,1 @@
+"""Finalists: full training, distillation, the toolchain with trained weights, the test set once."""

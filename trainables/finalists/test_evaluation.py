@@ -1,0 +1,71 @@
+"""The test set: read once, for the winner alone, with its firmware on the board beside it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from automcu_ray.deploy.bundle import write_bundle
+from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, NetworkManifest
+from automcu_ray.records.record import Finalist
+from trainables.datasets.base import Split
+from trainables.finalists.finalist import BOARD_ELF, SHIPPED, FinalistPipeline, load_deployed, run_on_board
+
+OUTPUTS = "outputs as onnxruntime computes them"
+NO_OUTPUTS = "no outputs, since what ships does not compute as onnxruntime does"
+
+
+def evaluate_on_test(
+    winner: Finalist, pipeline: FinalistPipeline, test: Split, *, board_images: int, bundle: Path, about: dict[str, Any]
+) -> NetworkManifest:
+    """Return the manifest of the winner, after writing the bundle; `about` are fields of it that only the run knows.
+
+    The board runs the first `board_images` test images; each must give the bytes that onnxruntime gives. Where the
+    backend computes otherwise (its `accuracy` is not None), neither manifest nor test vectors speak of outputs.
+    """
+    training, report, task = winner.training, winner.feasibility, pipeline.task
+    assert training is not None, "a winner has been trained"
+    folder = pipeline.folder / winner.hash
+    deployed = load_deployed(folder)
+    board, elf = None, folder / BOARD_ELF
+    if pipeline.board is not None and elf.exists():
+        board = run_on_board(pipeline.board, elf, task, deployed, test.images[:board_images])
+    trained = load_deployed(folder / "ptq") if training.quantised else deployed  # in float, that is what was trained
+    backend = pipeline.toolchain and pipeline.toolchain.backend
+    shipped = backend.accuracy(deployed, task, test.images, test.labels) if backend else None
+    manifest = NetworkManifest(
+        target=task.target.name,
+        backend=report.backend if report else None,
+        precision=task.precision,
+        hash=winner.hash,
+        number=winner.number,
+        ram_bytes=report.ram_bytes if report else None,
+        flash_bytes=report.flash_bytes if report else None,
+        ram_limit_bytes=task.ram_limit_bytes,
+        flash_limit_bytes=task.flash_limit_bytes,
+        memory=Memory(**report.model_dump(include=set(Memory.model_fields))) if report else Memory(),
+        board=board.name if board else None,
+        board_images=board.images if board else None,
+        bit_equal_images=board.bit_equal_images if board else None,
+        board_agrees=board.agrees if board else None,
+        board_largest_difference=board.largest_difference if board else None,
+        instructions=board.instructions if board else None,
+        stack_used_bytes=board.stack_used_bytes if board else None,
+        second_opinions=winner.second_opinions,
+        val_accuracy=training.val_accuracy,
+        val_accuracy_float=training.val_accuracy_float,
+        test_accuracy=deployed.accuracy(test.images, test.labels) if shipped is None else shipped,
+        quantised=training.quantised,
+        test_images=len(test),
+        input=InputEncoding(
+            shape=deployed.input_shape, scale=deployed.input_scale, zero_point=deployed.input_zero_point
+        ),
+        output=Encoding(scale=deployed.output_scale, zero_point=deployed.output_zero_point)
+        if shipped is None
+        else None,
+        test_vectors=f"images, inputs and labels; {OUTPUTS if shipped is None else NO_OUTPUTS}",
+        test_accuracy_float=trained.as_float.accuracy(test.images, test.labels),
+        **about,
+    )
+    network = dataclasses.replace(deployed, float_onnx=trained.float_onnx)
+    write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, images=test.images, labels=test.labels)
+    return manifest

@@ -1,0 +1,1 @@
+"""One training: its steps, augmentation, rounding, checkpoints."""
