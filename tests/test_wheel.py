@@ -22,6 +22,5 @@ def test_the_wheel_holds_all_files_of_the_packages_and_no_others(tmp_path: Path)
         entries = archive.read(next(name for name in archive.namelist() if name.endswith("entry_points.txt"))).decode()
     paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
     wanted = {str(path.relative_to(ROOT)) for path in paths if "__pycache__" not in path.parts}
-    configs = {name for name in wanted if name.startswith("configs/")}
-    assert found == wanted - configs | {f"automcu_ray/{name}" for name in configs}
+    assert found == wanted
     assert "automcu = automcu_ray.commands.main:main" in entries

@@ -9,6 +9,7 @@ from typing import Any
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # at Ray's 15 a busy machine starves trials until they are late
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # what reserves no GPU sees none
 
 import ray

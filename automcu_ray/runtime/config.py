@@ -17,7 +17,7 @@ from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Precision
 from automcu_ray.runtime import plugins
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"  # in a checkout a link to the folder at the top
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
 
 
