@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
@@ -41,7 +41,7 @@ def sum_of_ranks(*scores: Sequence[float]) -> list[float]:
     On NAS-Bench-201 this sum of 12-epoch accuracy and parameters correlates with the final accuracy by .90, where the
     accuracy alone does by .82.
     """
-    return [float(total) for total in np.sum([stats.rankdata(score) for score in scores], axis=0)]
+    return [float(total) for total in np.sum([scipy.stats.rankdata(score) for score in scores], axis=0)]
 
 
 def lost_by_choice(ours: Sequence[float], theirs: Sequence[float], chosen: int) -> float:
@@ -70,7 +70,7 @@ def _with_interval(
     if len(set(ours)) < 2 or len(set(theirs)) < 2:
         return None
     pairs = (np.asarray(ours, float), np.asarray(theirs, float))
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         pairs,
         statistic,
         paired=True,
@@ -84,7 +84,7 @@ def _with_interval(
 
 
 def _spearman(ours: Array, theirs: Array, axis: int = -1) -> Array:
-    ranks = [stats.rankdata(score, axis=axis) for score in (ours, theirs)]
+    ranks = [scipy.stats.rankdata(score, axis=axis) for score in (ours, theirs)]
     return _cosine(*(rank - rank.mean(axis=axis, keepdims=True) for rank in ranks))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from scipy import stats
+import scipy  # its stats load where they are first used: seconds
 
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.records.record import Record
@@ -50,7 +50,7 @@ def trend(records: Sequence[Record]) -> Trend:
     numbers, accuracies = [record.candidate.number for record in trained], [record.accuracy for record in trained]
     correlations = {}
     if len(numbers) >= MIN_TRAINED and len(set(accuracies)) > 1:
-        spearman, kendall = stats.spearmanr(numbers, accuracies), stats.kendalltau(numbers, accuracies)
+        spearman, kendall = scipy.stats.spearmanr(numbers, accuracies), scipy.stats.kendalltau(numbers, accuracies)
         correlations = {
             "spearman": float(spearman.statistic),
             "spearman_p": float(spearman.pvalue),

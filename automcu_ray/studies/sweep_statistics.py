@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy import stats
+import scipy
 
 from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.models import FrozenModel
@@ -65,7 +65,7 @@ def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | 
     differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     if sum(difference != 0 for difference in differences) < 5:
         return None
-    return float(stats.wilcoxon(differences).pvalue)
+    return float(scipy.stats.wilcoxon(differences).pvalue)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -125,7 +125,7 @@ def _curve(at: npt.NDArray[Any], rows: npt.NDArray[Any]) -> Curve:
     mean = rows.mean(axis=0)
     if len(rows) < 2:
         return Curve(tuple(at), tuple(mean), tuple(mean), tuple(mean))
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         (rows,), np.mean, axis=0, n_resamples=_RESAMPLES, confidence_level=CONFIDENCE, method="percentile", rng=0
     ).confidence_interval
     return Curve(tuple(at), tuple(mean), tuple(found.low), tuple(found.high))

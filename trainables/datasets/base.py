@@ -10,7 +10,6 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.task import Form
@@ -172,6 +171,8 @@ def numbered(labels: Labels) -> tuple[str, ...]:
 
 
 def _cut(labels: Labels, held: float, seed: int, what: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    from sklearn.model_selection import train_test_split  # seconds to import: workers that train need it not
+
     try:
         rest, chosen = train_test_split(np.arange(len(labels)), test_size=held, random_state=seed, stratify=labels)
     except ValueError as error:

@@ -1,7 +1,6 @@
 """Handwritten digits, 8x8 grey: 1,797 real images that scikit-learn brings along."""
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from trainables.datasets.base import Dataset, Split, assemble
 
@@ -13,6 +12,8 @@ def digits(*, split_seed: int = 0, val_share: float = 0.15, test_share: float = 
 
     Split into train, validation and test by `split_seed`, stratified; shares are of the whole.
     """
+    from sklearn.datasets import load_digits  # seconds to import: workers that train need it not
+
     raw = load_digits()
     images = np.round(raw.images * (255 / MAX_VALUE)).astype(np.uint8)[:, None]
     whole = Split(images, raw.target.astype(np.int64))
