@@ -5,8 +5,10 @@ automcu.backends and automcu.datasets.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -17,7 +19,7 @@ from automcu_ray.core.models import rule
 
 def known(kind: str, table: Iterable[str] = ()) -> list[str]:
     """Return the names of a kind of plugin: those of our `table`, then those of other packages' entry points."""
-    return list(dict.fromkeys([*table, *sorted(entry_points(group=_group(kind)).names)]))
+    return list(dict.fromkeys([*table, *sorted(_entries(kind).names)]))
 
 
 def load(kind: str, table: Mapping[str, str], name: str) -> Any:
@@ -26,7 +28,7 @@ def load(kind: str, table: Mapping[str, str], name: str) -> Any:
     Raises:
         ConfigError: no such name (the nearest one is offered), more than one, or another package's cannot be imported.
     """
-    found = list(entry_points(group=_group(kind), name=name))
+    found = list(_entries(kind).select(name=name))
     claims = [table[name]] if name in table else []
     claims += [f"{entry.value} of package {entry.dist.name if entry.dist else '?'}" for entry in found]
     if not claims:
@@ -48,6 +50,16 @@ def load(kind: str, table: Mapping[str, str], name: str) -> Any:
 
 def _group(kind: str) -> str:
     return f"automcu.{kind}s"
+
+
+def _entries(kind: str) -> EntryPoints:
+    return _installed(_group(kind), tuple(sys.path))
+
+
+@lru_cache
+def _installed(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Return a group's entry points of all packages on the import `path`: milliseconds to read, so they are kept."""
+    return entry_points(group=group)
 
 
 def check_options(

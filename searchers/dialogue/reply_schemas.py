@@ -1,7 +1,6 @@
 """What a reply must look like: JSON schemas and vocabulary, derived from the models that validate the replies."""
 
 import json
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -105,12 +104,14 @@ def _narrow(node: Any) -> Any:
     return {"type": "object", **closed, **definitions}
 
 
-def vocabulary(operators: tuple[Operator, ...] = ()) -> Iterator[str]:
-    """Yield one line a block type: what it is, and its fields with their values and defaults.
+@lru_cache
+def vocabulary(operators: tuple[Operator, ...] = ()) -> tuple[str, ...]:
+    """Return one line a block type: what it is, and its fields with their values and defaults.
 
     `operators` are the layer types of an accelerator, which allow no others; () allows all.
     """
     limits = {operator.type: operator.limited for operator in operators}
+    lines = []
     for model in LAYERS.values():
         properties = model.model_json_schema()["properties"]
         kind = properties["type"]["const"]
@@ -120,7 +121,8 @@ def vocabulary(operators: tuple[Operator, ...] = ()) -> Iterator[str]:
         only = {name: {"enum": values} for name, values in limits.get(kind, {}).items()}
         fields = [_field(name, {**rule, **only.get(name, {})}) for name, rule in rules.items()]
         what = (model.__doc__ or "").splitlines()[0]
-        yield f"{kind}: {what} Fields: {'; '.join(fields)}"
+        lines.append(f"{kind}: {what} Fields: {'; '.join(fields)}")
+    return tuple(lines)
 
 
 def _field(name: str, rule: dict[str, Any]) -> str:

@@ -54,6 +54,7 @@ def test_a_run_does_not_go_on_with_other_data_and_leaves_its_folder_as_it_was(pl
     assert folder.journal.read_bytes() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("told", [{}, {"data": {}}])
 def test_a_run_that_did_not_say_what_its_data_were_goes_on(told: dict[str, Any], plan: Plan, folder: RunFolder) -> None:
     row = {"event": "started", "at_s": 1.0, "versions": {}, "engine": None, "host": {}, **told}

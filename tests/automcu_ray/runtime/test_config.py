@@ -41,6 +41,7 @@ def test_a_path_is_taken_where_a_name_is(tmp_path: Path) -> None:
     assert (config.task, config.constraints.ram_kb, config.seed, config.target.name) == ("mine", 8, 7, "stm32f405")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("group", ["task", "target", "searcher", "engine", "backend", "trainer"])
 def test_every_file_of_a_group_composes(group: str) -> None:
     for name in names(group):

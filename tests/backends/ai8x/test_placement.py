@@ -101,6 +101,7 @@ def place_from_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "_fill", lambda *about, both_ends: fill(*about, both_ends=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", ["max78000", "max78002"])
 @pytest.mark.parametrize("both_ends", [False, True])
 def test_nothing_is_overwritten_before_its_last_reader(

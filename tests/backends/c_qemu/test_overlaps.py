@@ -153,6 +153,7 @@ def test_with_lags_smaller_by_one_values_change(
     assert not np.array_equal(run_on_host(made, batch, tmp_path), made.run(batch))
 
 
+@pytest.mark.thorough
 def test_a_plan_beyond_what_is_allowed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "plan", lambda buffers: Plan({buffer.name: 0 for buffer in buffers}, FAR))
     with pytest.raises(ToolchainError, match="must not lie over"):

@@ -146,6 +146,7 @@ def spoilt(text: str, whole: VendorReport, what: str) -> None:
     assert found.runtime in (None, whole.runtime), what
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_public_report_cut_anywhere_is_an_error_or_the_same_figures(name: str) -> None:
     text = public(name)
@@ -154,6 +155,7 @@ def test_a_public_report_cut_anywhere_is_an_error_or_the_same_figures(name: str)
         spoilt(text[:at], whole, f"cut at {at}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_public_report_with_a_digit_changed_is_an_error_or_the_same_figures(name: str) -> None:
     text = public(name)
@@ -284,6 +286,7 @@ def test_c_info_that_contradicts_its_pools_is_an_error() -> None:
             read_json(text.replace(figure, f"{figure}1"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "flood",
     [

@@ -175,5 +175,6 @@ searcher.close()
 """
 
 
+@pytest.mark.thorough
 def test_a_conversation_that_hangs_does_not_keep_the_process() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], cwd=Path(__file__).parents[3], check=True, timeout=240)

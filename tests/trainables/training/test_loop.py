@@ -32,6 +32,7 @@ def accuracies(task: Task, protocol: Protocol, seed: int) -> list[float]:
     return [epoch.val_accuracy for epoch in trainer.start(SPEC, seed=seed)]
 
 
+@pytest.mark.thorough
 def test_learns_digits_in_three_epochs(digits_task: Task) -> None:
     assert accuracies(digits_task, FEW, seed=0)[-1] > 0.8
 
