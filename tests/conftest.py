@@ -37,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank[item.nodeid.partition("::")[0]])
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where xdist cannot group, each worker would start its own Ray and leave its hanging actors to other tests."""
+    if session.config.getoption("loadgroup", False) and not all("@" in item.nodeid for item in session.items):
+        raise pytest.UsageError("this pytest-xdist cannot group tests under this pytest: see pyproject.toml")
+
+
 @pytest.fixture(scope="session")
 def stm32f405() -> McuTarget:
     return McuTarget.model_validate(read_yaml(CONFIGS / "target" / "stm32f405.yaml"))
