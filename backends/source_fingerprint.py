@@ -9,7 +9,7 @@ from types import ModuleType
 from automcu_ray.core import feasibility
 from automcu_ray.deploy import export, onnx_graph, onnx_rewrites, torch_network, tracing
 from automcu_ray.networks import cell, cell_network, graph, lowering
-from automcu_ray.sizing import footprint, peak_memory, repair
+from automcu_ray.sizing import footprint, peak_memory, repair, scratch
 from backends import base, programs, toolchain
 
 SHARED = (
@@ -22,6 +22,7 @@ SHARED = (
     footprint,
     graph,
     peak_memory,
+    scratch,
     torch_network,
     onnx_graph,
     repair,

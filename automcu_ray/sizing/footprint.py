@@ -17,6 +17,7 @@ from automcu_ray.sizing.peak_memory import (
     live_sizes,
     window_lag,
 )
+from automcu_ray.sizing.scratch import scratch_bytes
 
 BYTES = {"int8": 1, "float32": 4}
 BIAS_BYTES = 4  # int32 or float32
@@ -32,6 +33,7 @@ class Footprint:
     Toolchains that fuse more operators, or put input and output among the activations, may need less: `min_ram_bytes`
     is for those.
 
+    At int8, RAM includes what c_qemu's convolutions need beside their tensors, at least (`scratch`).
     Left out of the bounds: code, stack, start-up, scales and zero points. So a network they refuse is refused by
     the linker too, and one they accept may still not link.
     """
@@ -47,11 +49,11 @@ class Footprint:
 def footprint(graph: Graph, precision: str) -> Footprint:
     """Return the footprint of a graph at int8 or float32.
 
-    RAM is the largest sum of tensors alive at one operator, in the best order of operators and with outputs written
-    over inputs where the kernels of c_qemu allow it (`peak_memory`), plus the network's input and output.
+    RAM is the largest sum of tensors alive at one operator, and its scratch, in the best order of operators and with
+    outputs written over inputs where c_qemu's kernels allow it (`peak_memory`), plus the network's input and output.
     """
     size = BYTES[precision]
-    made = steps(graph)
+    made = steps(graph, precision)
     order = best_order(made)
     live = live_sizes(made, order)
     peak = max(live)
@@ -68,7 +70,7 @@ def footprint(graph: Graph, precision: str) -> Footprint:
     )
 
 
-def steps(graph: Graph) -> list[Step]:
+def steps(graph: Graph, precision: str) -> list[Step]:
     """Return a graph as steps for `peak_memory`, sizes and lags in elements.
 
     Activations and flattening are no steps: where a generator writes them as operators of their own, as c_qemu
@@ -76,6 +78,8 @@ def steps(graph: Graph) -> list[Step]:
     """
     sizes = [_elements(op.shape) for op in graph.ops]
     made = [_step(op, size) for op, size in zip(graph.ops, sizes, strict=True)]
+    if precision == "int8":
+        made = [step._replace(scratch=_scratch(op)) for op, step in zip(graph.ops, made, strict=True)]
     made[-1] = made[-1]._replace(size=0)  # the network's output has a buffer of its own
     return made
 
@@ -97,6 +101,13 @@ def _step(op: Op, size: int) -> Step:
         return Step(op.inputs, size, lags)
     kept = [(read, lag) for read, lag in zip(op.inputs, lags, strict=True) if read != NETWORK_INPUT]
     return Step(tuple(read for read, _ in kept), size, tuple(lag for _, lag in kept))
+
+
+def _scratch(op: Op) -> int:
+    if op.kind != "conv":
+        return 0
+    kernel, stride, pad = ((size, size) for size in (op.kernel, op.stride, op.padding))
+    return scratch_bytes(op.groups, op.in_shape, op.shape, kernel, stride, pad)
 
 
 @lru_cache(maxsize=1 << 14)  # the same few shapes come again and again

@@ -33,11 +33,13 @@ class Step(NamedTuple):
     """One operator: which steps' outputs it reads (each once), the size of its own output, and a lag for each read.
 
     A size of 0 means that the output does not lie among the others: the network's own output has a buffer of its own.
+    `scratch` is what the operator needs beside its tensors while it runs.
     """
 
     reads: tuple[int, ...]
     size: int
     lags: tuple[Lag, ...]
+    scratch: int = 0
 
 
 def shared_size(size: int, dying: Iterable[tuple[int, Lag]]) -> int:
@@ -59,10 +61,10 @@ def live_sizes(steps: Sequence[Step], order: Sequence[int]) -> list[int]:
     last = {read: step for step in order for read in steps[step].reads}
     live, moments = 0, []
     for index in order:
-        reads, size, lags = steps[index]
+        reads, size, lags, scratch = steps[index]
         dying = [(steps[read].size, lag) for read, lag in zip(reads, lags, strict=True) if last[read] == index]
         live += size
-        moments.append(live - (shared_size(size, dying) if dying and size else 0))
+        moments.append(live + scratch - (shared_size(size, dying) if dying and size else 0))
         for dead, _ in dying:
             live -= dead
         if index not in last:
@@ -130,9 +132,9 @@ def _run(
     steps: Sequence[Step], index: int, done: frozenset[int], live: int, readers: dict[int, set[int]]
 ) -> tuple[int, int]:
     """Return what is alive while a step runs and after it; what came before the stretch is left out until it dies."""
-    reads, size, lags = steps[index]
+    reads, size, lags, scratch = steps[index]
     dying = [(steps[read].size, lag) for read, lag in zip(reads, lags, strict=True) if readers[read] <= done]
-    moment = live + size - shared_size(size, dying)
+    moment = live + size + scratch - shared_size(size, dying)
     kept = size if index in readers else 0
     return moment, live + kept - sum(dead for dead, _ in dying)
 

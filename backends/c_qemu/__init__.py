@@ -1,1 +1,1 @@
-"""The open default: C by emx-onnx-cgen, planned memory, GCC, the linker's verdict."""
+"""The open default: C with planned memory, GCC, the linker's verdict."""

@@ -45,7 +45,7 @@ LINK_FLAGS = (
 
 
 class CQemuBackend(Backend):
-    """C by emx-onnx-cgen over a planned arena, compiled by GCC; the linker's regions give the verdict.
+    """C over a planned arena, compiled by GCC; the linker's regions give the verdict.
 
     The firmware holds network, serial harness and a stack of `stack_bytes`, or more where the network's deepest calls
     could need more. Parameters and MACs are left to the network's own description, latency to a real board.
@@ -78,7 +78,7 @@ class CQemuBackend(Backend):
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
         start = cpu_seconds()
-        code = generate(deployed)
+        code = generate(deployed, target.core)
         sources = (workdir / "net.c", workdir / "net.h")
         for path, text in zip(sources, (code.source, code.header), strict=True):
             path.write_text(text)
@@ -215,6 +215,7 @@ def _violation(region: str, over: int, limit: int, code: NetworkCode) -> Violati
         (where, size), what = max(code.weights.items(), key=lambda item: item[1], default=("", 0)), "the weights"
     elif buffer := largest_at_peak(code.buffers):
         where, size = code.made_by[buffer.name], buffer.size_bytes
+        what = "the scratch memory" if buffer.is_scratch else what
     part = f"; the largest part is {what} of {where or 'no layer'} ({size} bytes)."
     return over_limit(Rung.LINK, "ram" if region == "RAM" else "flash", where, limit + over, limit, part=part)
 

@@ -16,7 +16,7 @@ class Buffer:
     """One intermediate tensor: written in step `first`, read last in step `last` (both inclusive).
 
     `over` names buffers that are read for the last time in `first`, with the lags at which this one may be written
-    over them.
+    over them. `is_scratch`: no tensor, but what an operator needs while it runs.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Buffer:
     first: int
     last: int
     over: tuple[tuple[str, Lag], ...] = ()
+    is_scratch: bool = False
 
     def lives_with(self, other: "Buffer") -> bool:
         """Whether some step needs both."""

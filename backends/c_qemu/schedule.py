@@ -1,8 +1,7 @@
 """In which order a network's operators run in the generated C, and where their outputs lie in the arena."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple
 
 from automcu_ray.core.errors import ToolchainError
@@ -14,13 +13,16 @@ from backends.c_qemu.planner import Buffer, plan
 class Call(NamedTuple):
     """One call in the generated function: an operator (by its number), or one copy of those it consists of.
 
-    `writes` are the tensors that it fills, `reads` the computed ones that it reads, with the lags in bytes.
+    `writes` are the tensors that it fills, `reads` those that it reads, with the lags in bytes. `scratch` names the
+    memory that it needs while it runs, "" for none.
     """
 
     op: int
     writes: tuple[str, ...]
     reads: dict[str, Lag]
     copy: Copy | None = None
+    scratch: str = ""
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,33 +36,22 @@ class Schedule:
     descending: frozenset[int]
 
 
-def schedule(ops: Sequence[Any], temps: Sequence[Any], shapes: Shapes) -> Schedule:
+def schedule(given: Sequence[Call], sizes: Mapping[str, int]) -> Schedule:
     """Return when the operators run and where the intermediates lie.
 
     Args:
-        ops: emx-onnx-cgen's operators, in a topological order.
-        temps: its intermediates; all other tensors have memory of their own.
-        shapes: of every tensor by its name in C.
-
-    Raises:
-        ToolchainError: intermediates of several types.
+        given: the operators' calls, in a topological order.
+        sizes: of the intermediates by name, in bytes; all other tensors have memory of their own.
     """
-    types = sorted({temp.dtype.c_type for temp in temps})
-    if len(types) > 1:
-        raise ToolchainError(f"all intermediate tensors should have one type, found {', '.join(types)}.")
-    value_bytes = temps[0].dtype.np_dtype.itemsize if temps else 1
-    sizes = {temp.name: prod(temp.shape) * value_bytes for temp in temps}
-    made = {name for op in ops for name in op.output_names}
-    given = [call for index, op in enumerate(ops) for call in _calls(index, op, made, shapes, value_bytes)]
     maker = {name: number for number, call in enumerate(given) for name in call.writes}
-    steps = []  # in bytes; several outputs of a call are taken to be needed as long as any of them
+    steps = []  # several outputs of a call are taken to be needed as long as any of them
     for call in given:
-        lags_by_maker = {maker[name]: lag for name, lag in call.reads.items()}
+        by_maker = {maker[name]: lag for name, lag in call.reads.items() if name in maker}
         written = sum(sizes.get(name, 0) for name in call.writes)
-        steps.append(Step(tuple(lags_by_maker), written, tuple(lags_by_maker.values())))
+        steps.append(Step(tuple(by_maker), written, tuple(by_maker.values()), call.scratch_bytes))
     calls = [given[index] for index in best_order(steps)]
     last = {name: at for at, call in enumerate(calls) for name in (*call.writes, *call.reads)}
-    buffers = tuple(
+    buffers = [
         Buffer(
             name,
             sizes[name],
@@ -71,11 +62,22 @@ def schedule(ops: Sequence[Any], temps: Sequence[Any], shapes: Shapes) -> Schedu
         for at, call in enumerate(calls)
         for name in call.writes
         if name in sizes
-    )
+    ]
+    buffers += [
+        Buffer(call.scratch, call.scratch_bytes, at, at, is_scratch=True)
+        for at, call in enumerate(calls)
+        if call.scratch
+    ]
     found = plan(buffers)
     turned = (calls[b.first] for b in buffers if _lies_behind(b, sizes, found.offsets))
     numbers = frozenset(call.op for call in turned if call.copy is None)
-    return Schedule(tuple(calls), buffers, found.offsets, found.arena_bytes, numbers)
+    return Schedule(tuple(calls), tuple(buffers), found.offsets, found.arena_bytes, numbers)
+
+
+def emx_calls(ops: Sequence[Any], shapes: Shapes, value_bytes: int) -> list[Call]:
+    """Return the calls of emx-onnx-cgen's operators; `shapes` of every tensor by its name in C."""
+    made = {name for op in ops for name in op.output_names}
+    return [call for index, op in enumerate(ops) for call in _calls(index, op, made, shapes, value_bytes)]
 
 
 def _calls(index: int, op: Any, made: set[str], shapes: Shapes, value_bytes: int) -> list[Call]:
@@ -93,7 +95,7 @@ def _calls(index: int, op: Any, made: set[str], shapes: Shapes, value_bytes: int
     return [Call(index, writes, reads)]
 
 
-def _lies_behind(buffer: Buffer, sizes: dict[str, int], offsets: dict[str, int]) -> bool:
+def _lies_behind(buffer: Buffer, sizes: Mapping[str, int], offsets: dict[str, int]) -> bool:
     """Return whether a buffer lies over an input so that its values have to be computed from the end."""
     start, end = offsets[buffer.name], offsets[buffer.name] + buffer.size_bytes
     for name, lag in buffer.over:

@@ -9,15 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.problem.target import Core
 from backends.c_qemu.cgen import generate
 
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
-def run_on_host(made: DeployedNetwork, batch: npt.NDArray[np.uint8], folder: Path) -> npt.NDArray[Any]:
-    """Return the outputs (N, num_classes), int8 or float32, of the C for images (N, C, H, W)."""
-    (folder / "net.c").write_text(generate(made).source)
-    subprocess.run(["gcc", *FLAGS, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
+def run_on_host(
+    made: DeployedNetwork, batch: npt.NDArray[np.uint8], folder: Path, core: Core | None = None, *options: str
+) -> npt.NDArray[Any]:
+    """Return the outputs (N, num_classes), int8 or float32, of the C for images (N, C, H, W).
+
+    `core` chooses the kernels, which this computer runs with plain C in place of its special instructions.
+    """
+    (folder / "net.c").write_text(generate(made, core).source)
+    subprocess.run(["gcc", *FLAGS, *options, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "net.so"))
     inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), made.output_dtype)
     for image, output in zip(inputs, outputs, strict=True):

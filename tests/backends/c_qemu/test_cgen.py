@@ -12,7 +12,7 @@ from automcu_ray.networks.search_space import Space
 from automcu_ray.problem.task import Precision
 from automcu_ray.sizing.footprint import footprint
 from automcu_ray.testing.networks import CLASSES, NETWORKS, SHAPE, deployed_network, images
-from backends.c_qemu import cgen, cgen_patches
+from backends.c_qemu import emx, emx_patches
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.planner import lower_bound_bytes
 from tests.backends.host import run_on_host
@@ -81,19 +81,19 @@ def test_an_operator_unknown_to_the_generator_is_named() -> None:
 
 
 def test_a_template_that_changed_is_an_error_and_not_wrong_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cgen_patches.PATCHES, "qlinear_conv_op.c.j2", (("text of another version", ""),))
-    cgen._compiler.cache_clear()
+    monkeypatch.setitem(emx_patches.PATCHES, "conv_op.c.j2", (("text of another version", ""),))
+    emx._compiler.cache_clear()
     try:
         with pytest.raises(ToolchainError, match="unsupported version"):
-            generate(deployed_network("plain", "int8"))
+            generate(deployed_network("plain", "float32"))
     finally:
-        cgen._compiler.cache_clear()
+        emx._compiler.cache_clear()
 
 
 def test_leftover_allocations_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgen._ArenaEmitter, "_emit_weight_loader", lambda *_: "void *x(void){return malloc(1);}")
+    monkeypatch.setattr(emx._ArenaEmitter, "_emit_weight_loader", lambda *_: "void *x(void){return malloc(1);}")
     with pytest.raises(ToolchainError, match=r"found malloc\(\)"):
-        generate(deployed_network("plain", "int8"))
+        generate(deployed_network("plain", "float32"))
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -1,0 +1,285 @@
+/* Processors with the DSP extension (Cortex-M4, M7, M33): pairs of 16-bit products, four pixels by two channels. */
+typedef uint32_t packed; /* [depth / 2][4 pixels], two neighbours along the depth in each */
+typedef struct {
+    packed *to;
+    int odd;
+} packing;
+INLINE uint32_t sxtb16(uint32_t a) {
+    uint32_t made;
+#if defined(__ARM_FEATURE_DSP)
+    __asm__("sxtb16 %0, %1" : "=r"(made) : "r"(a));
+#else
+    made = (uint16_t)(int8_t)a | (uint32_t)(uint16_t)(int8_t)(a >> 16) << 16;
+#endif
+    return made;
+}
+INLINE uint32_t sxtb16_high(uint32_t a) {
+    uint32_t made;
+#if defined(__ARM_FEATURE_DSP)
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(made) : "r"(a));
+#else
+    made = sxtb16(a >> 8);
+#endif
+    return made;
+}
+INLINE uint32_t low_halves(uint32_t a, uint32_t b) { /* a's below b's */
+#if defined(__ARM_FEATURE_DSP)
+    uint32_t made;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(made) : "r"(a), "r"(b));
+    return made;
+#else
+    return (a & 0xFFFFu) | b << 16;
+#endif
+}
+INLINE uint32_t high_halves(uint32_t a, uint32_t b) {
+#if defined(__ARM_FEATURE_DSP)
+    uint32_t made;
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(made) : "r"(b), "r"(a));
+    return made;
+#else
+    return a >> 16 | (b & 0xFFFF0000u);
+#endif
+}
+INLINE int32_t smlad(uint32_t a, uint32_t b, int32_t sum) {
+#if defined(__ARM_FEATURE_DSP)
+    int32_t made;
+    __asm__("smlad %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum));
+    return made;
+#else
+    const int32_t low = (int16_t)a * (int16_t)b, high = (int16_t)(a >> 16) * (int16_t)(b >> 16);
+    return (int32_t)((uint32_t)sum + (uint32_t)low + (uint32_t)high);
+#endif
+}
+#if defined(__ARM_FEATURE_DSP)
+#define ONE_PRODUCT(name, a_bits, b_bits) \
+    INLINE int32_t name(uint32_t a, uint32_t b, int32_t sum) { \
+        int32_t made; \
+        __asm__(#name " %0, %1, %2, %3" : "=r"(made) : "r"(a), "r"(b), "r"(sum)); \
+        return made; \
+    }
+#else
+#define ONE_PRODUCT(name, a_bits, b_bits) \
+    INLINE int32_t name(uint32_t a, uint32_t b, int32_t sum) { \
+        return (int32_t)((uint32_t)sum + (uint32_t)((int16_t)(a >> a_bits) * (int16_t)(b >> b_bits))); \
+    }
+#endif
+ONE_PRODUCT(smlabt, 0, 16)
+ONE_PRODUCT(smlatb, 16, 0)
+INLINE packing packing_of(const struct convolution *l, packed *to, int slot) {
+    (void)l;
+    return (packing){to + slot, 0};
+}
+INLINE void put_value(packing *at, int32_t value) { /* an even one clears its neighbour: the depth's end is 0 */
+    if (at->odd) {
+        *at->to |= (uint32_t)value << 16;
+        at->to += 4;
+    } else {
+        *at->to = (uint16_t)value;
+    }
+    at->odd ^= 1;
+}
+/* Words of four pixels lie in the second half; pairs grow over them. */
+INLINE uint32_t *words_of(const struct convolution *l, packed *scratch) {
+    return scratch + l->depth;
+}
+INLINE void unpack(const struct convolution *l, packed *to) {
+    const uint32_t *from = words_of(l, to);
+    for (const packed *const end = to + 2 * l->depth; to != end; to += 4, from += 2) {
+        const uint32_t a_even = sxtb16(from[0]), a_odd = sxtb16_high(from[0]);
+        const uint32_t b_even = sxtb16(from[1]), b_odd = sxtb16_high(from[1]);
+        to[0] = low_halves(a_even, b_even), to[1] = low_halves(a_odd, b_odd);
+        to[2] = high_halves(a_even, b_even), to[3] = high_halves(a_odd, b_odd);
+    }
+}
+
+/* All registers are in use: eight sums, two words of weights, two of pixels, two pointers; the end lies on the stack. */
+#define FOUR_BY_TWO \
+    "ldrd %[u], %[v], [%[pixel]], #8\n" \
+    "smlad %[a0], %[p], %[u], %[a0]\n smlad %[b0], %[q], %[u], %[b0]\n" \
+    "smlad %[a1], %[p], %[v], %[a1]\n smlad %[b1], %[q], %[v], %[b1]\n" \
+    "ldrd %[u], %[v], [%[pixel]], #8\n" \
+    "smlad %[a2], %[p], %[u], %[a2]\n smlad %[b2], %[q], %[u], %[b2]\n" \
+    "smlad %[a3], %[p], %[v], %[a3]\n smlad %[b3], %[q], %[v], %[b3]\n"
+
+/* Weights: [channels / 2][depth / 4][2 channels][4], the middle two of four swapped, zeros behind the last ones. */
+SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
+    const int8_t *weight = l->weights + group * l->weights_step;
+    const int32_t *bias = l->biases + group * l->channels_step;
+    const float *scale = l->scales + group * l->channels_step;
+    const packed *const end = pixels + 2 * l->depth;
+    const int8_t *const stop = y + l->out_channels * plane;
+    const int32_t zero = zero_point(l->y_zero);
+    while (y != stop) {
+        const packed *pixel = pixels;
+        int32_t a0 = bias[0], a1 = a0, a2 = a0, a3 = a0, b0 = bias[1], b1 = b0, b2 = b0, b3 = b0;
+        uint32_t p, q, u, v;
+#if defined(__ARM_FEATURE_DSP)
+        __asm__("1:\n ldrd %[p], %[q], [%[weight]]\n sxtb16 %[p], %[p]\n sxtb16 %[q], %[q]\n" FOUR_BY_TWO
+                "ldrd %[p], %[q], [%[weight]], #8\n sxtb16 %[p], %[p], ror #8\n sxtb16 %[q], %[q], ror #8\n" FOUR_BY_TWO
+                "ldr %[v], %[end]\n cmp %[pixel], %[v]\n bne 1b"
+                : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [b0] "+r"(b0), [b1] "+r"(b1),
+                  [b2] "+r"(b2), [b3] "+r"(b3), [pixel] "+r"(pixel), [weight] "+r"(weight), [p] "=&r"(p), [q] "=&r"(q),
+                  [u] "=&r"(u), [v] "=&r"(v)
+                : [end] "m"(end)
+                : "cc", "memory");
+#else
+        for (; pixel != end; weight += 8)
+            for (int half = 0; half < 2; half++, pixel += 4) {
+                u = load(weight), v = load(weight + 4);
+                p = half ? sxtb16_high(u) : sxtb16(u), q = half ? sxtb16_high(v) : sxtb16(v);
+                a0 = smlad(p, pixel[0], a0), a1 = smlad(p, pixel[1], a1);
+                a2 = smlad(p, pixel[2], a2), a3 = smlad(p, pixel[3], a3);
+                b0 = smlad(q, pixel[0], b0), b1 = smlad(q, pixel[1], b1);
+                b2 = smlad(q, pixel[2], b2), b3 = smlad(q, pixel[3], b3);
+            }
+#endif
+        store(y, a0, a1, a2, a3, scale[0], zero, count);
+        y += plane;
+        if (y == stop) break;
+        store(y, b0, b1, b2, b3, scale[1], zero, count);
+        y += plane, bias += 2, scale += 2;
+    }
+}
+
+/* Depthwise: rows of 16-bit values with their padding, and a channel's taps in pairs. */
+typedef int16_t cell;
+typedef uint32_t tap;
+INLINE cell *rows_in(const struct convolution *l, packed *scratch) {
+    return (cell *)(scratch + l->kernel_h * ((l->span_w + 1) / 2));
+}
+INLINE int is_three_by_three(const struct convolution *l) {
+    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w < 3 && l->kernel_w == 3;
+}
+INLINE const tap *taps_of(const struct convolution *l, int channel, packed *scratch) {
+    const int8_t *weight = l->weights + channel * l->kernel_h * l->kernel_w;
+    const int words = (l->span_w + 1) / 2;
+    memset(scratch, 0, 4u * l->kernel_h * words);
+    for (int i = 0; i < l->kernel_h; i++)
+        for (int j = 0; j < l->kernel_w; j++) {
+            const int at = j * l->dilation_w;
+            scratch[i * words + at / 2] |= (uint32_t)(uint16_t)*weight++ << (at & 1 ? 16 : 0);
+        }
+    if (is_three_by_three(l))
+        for (int i = 1; i < 6; i += 2) scratch[i] = scratch[i] << 16 | scratch[i - 1] >> 16;
+    return scratch;
+}
+INLINE void widen(cell *to, const int8_t *from, uint32_t count) {
+    uint32_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        const uint32_t values = load(from + i), even = sxtb16(values), odd = sxtb16_high(values);
+        const uint32_t first = low_halves(even, odd), second = high_halves(even, odd);
+        memcpy(to + i, &first, 4), memcpy(to + i + 2, &second, 4);
+    }
+    for (uint32_t left = count & 3; left; left--, i++) to[i] = from[i];
+}
+/* Four neighbours of a row by a window of any size, two taps at a time. */
+INLINE void any_window(const struct convolution *l, const tap *taps, const cell *row, int32_t *sums) {
+    const int words = (l->span_w + 1) / 2, step = l->stride_w;
+    for (int i = 0; i < l->kernel_h; i++, row += l->dilation_h * l->row_step)
+        for (int j = 0; j < words; j++) {
+            const uint32_t two = *taps++;
+            const cell *const at = row + 2 * j;
+            sums[0] = smlad(two, load(at), sums[0]), sums[1] = smlad(two, load(at + step), sums[1]);
+            sums[2] = smlad(two, load(at + 2 * step), sums[2]), sums[3] = smlad(two, load(at + 3 * step), sums[3]);
+        }
+}
+/* By three taps of three rows, each word of a row read once; the second word of a row's taps is (second, third). */
+#define THREE_TAPS(row, taps) \
+    "ldrd %[f], %[s], [%[taps], #" taps "]\n ldrd %[p], %[q], [%[" row "]], #8\n" \
+    "smlad %[a0], %[p], %[f], %[a0]\n smlatb %[a1], %[p], %[f], %[a1]\n ldr %[p], [%[" row "]]\n" \
+    "smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[s], %[a1]\n smlad %[a2], %[q], %[f], %[a2]\n" \
+    "smlatb %[a3], %[q], %[f], %[a3]\n smlabt %[a2], %[p], %[s], %[a2]\n smlad %[a3], %[p], %[s], %[a3]\n"
+INLINE void three_by_three(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
+                           int8_t *y) {
+    const int32_t zero = zero_point(l->y_zero);
+    const cell *second = row + l->row_step, *third = second + l->row_step;
+    for (int left = l->out_w; left > 0; left -= 4, y += 4) {
+        int32_t a0 = bias, a1 = bias, a2 = bias, a3 = bias;
+#if defined(__ARM_FEATURE_DSP)
+        uint32_t f, s, p, q;
+        __asm__(THREE_TAPS("row", "0") THREE_TAPS("second", "8") THREE_TAPS("third", "16")
+                : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [second] "+r"(second),
+                  [third] "+r"(third), [f] "=&r"(f), [s] "=&r"(s), [p] "=&r"(p), [q] "=&r"(q)
+                : [taps] "r"(taps)
+                : "memory");
+#else
+        const cell *const rows[3] = {row, second, third};
+        for (int i = 0; i < 3; i++) {
+            const uint32_t f = taps[2 * i], s = taps[2 * i + 1];
+            const uint32_t p = load(rows[i]), q = load(rows[i] + 2), r = load(rows[i] + 4);
+            a0 = smlabt(q, s, smlad(p, f, a0)), a1 = smlad(q, s, smlatb(p, f, a1));
+            a2 = smlabt(r, s, smlad(q, f, a2)), a3 = smlad(r, s, smlatb(q, f, a3));
+        }
+        row += 4, second += 4, third += 4;
+#endif
+        store(y, a0, a1, a2, a3, scale, zero, left);
+    }
+}
+INLINE void three_by_three_of_stride_2(const struct convolution *l, const tap *taps, const cell *row, int32_t bias,
+                                       float scale, int8_t *y) {
+    const int32_t zero = zero_point(l->y_zero);
+    for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 8) {
+        int32_t a = bias, b = bias, c = bias, d = bias;
+        const cell *from = row;
+        for (const tap *tap = taps; tap != taps + 6; tap += 2, from += l->row_step) {
+            const uint32_t f = tap[0], s = tap[1], q = load(from + 2), r = load(from + 4), t = load(from + 6);
+            a = smlabt(q, s, smlad(load(from), f, a)), b = smlabt(r, s, smlad(q, f, b));
+            c = smlabt(t, s, smlad(r, f, c)), d = smlabt(load(from + 8), s, smlad(t, f, d));
+        }
+        store(y, a, b, c, d, scale, zero, left);
+    }
+}
+SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
+                           int8_t *y) {
+    if (is_three_by_three(l) && l->stride_w == 1) {
+        three_by_three(l, taps, row, bias, scale, y);
+    } else if (is_three_by_three(l)) {
+        three_by_three_of_stride_2(l, taps, row, bias, scale, y);
+    } else {
+        const int32_t zero = zero_point(l->y_zero);
+        for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * l->stride_w) {
+            int32_t sums[4] = {bias, bias, bias, bias};
+            any_window(l, taps, row, sums);
+            store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
+        }
+    }
+}
+
+/* Weights: four rows beside each other, [inputs / 4][4 rows][4]; the last rows alone. Their ends are zeros. */
+#define ONE_ROW(sum, word) \
+    "sxtb16 %[t], %[" word "]\n smlad %[" sum "], %[t], %[even], %[" sum "]\n" \
+    "sxtb16 %[t], %[" word "], ror #8\n smlad %[" sum "], %[t], %[odd], %[" sum "]\n"
+INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int rows, int32_t *sums) {
+    const int8_t *const end = x + (inputs & ~3);
+#if defined(__ARM_FEATURE_DSP)
+    if (rows == 4 && x != end) {
+        int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+        uint32_t even, odd, u, v, t;
+        __asm__("1:\n ldr %[even], [%[x]], #4\n ldrd %[u], %[v], [%[weight]], #8\n"
+                "sxtb16 %[odd], %[even], ror #8\n sxtb16 %[even], %[even]\n" ONE_ROW("a", "u") ONE_ROW("b", "v")
+                "ldrd %[u], %[v], [%[weight]], #8\n" ONE_ROW("c", "u") ONE_ROW("d", "v") "cmp %[x], %[end]\n bne 1b"
+                : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d), [x] "+r"(x), [weight] "+r"(weight),
+                  [even] "=&r"(even), [odd] "=&r"(odd), [u] "=&r"(u), [v] "=&r"(v), [t] "=&r"(t)
+                : [end] "r"(end)
+                : "cc", "memory");
+        sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+    }
+#endif
+    for (int left = inputs & 3; x != end || left; x += 4) { /* what is left of a word is read alone */
+        uint32_t values = 0;
+        if (x != end) {
+            values = load(x);
+        } else {
+            memcpy(&values, x, (uint32_t)left);
+        }
+        const uint32_t even = sxtb16(values), odd = sxtb16_high(values);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++, weight += 4) {
+            const uint32_t four = load(weight);
+            sums[i] = smlad(sxtb16_high(four), odd, smlad(sxtb16(four), even, sums[i]));
+        }
+        if (x == end) break;
+    }
+}
+#define ROWS_AT_ONCE 4
+#define ROW_BYTES(inputs) (((inputs) + 3) / 4 * 4)

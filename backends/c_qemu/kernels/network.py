@@ -1,0 +1,66 @@
+"""An int8 network as C: layers, their schedule over one arena, scratch included, and the text."""
+
+from dataclasses import dataclass
+from math import prod
+
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.tracing import INPUT, OUTPUT
+from automcu_ray.problem.target import Core
+from automcu_ray.sizing.peak_memory import ANYWHERE, APART, Lag
+from backends.c_qemu.kernels import printing
+from backends.c_qemu.kernels.layer import Layer, variant_of
+from backends.c_qemu.kernels.reading import read
+from backends.c_qemu.schedule import Call, Schedule, schedule
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The C of a network, and what was planned for it: see `cgen.NetworkCode`."""
+
+    source: str
+    signature: str
+    schedule: Schedule
+    made_by: dict[str, str]
+    weights: dict[str, int]
+
+
+def lags(layer: Layer) -> dict[str, Lag]:
+    """Return the lags, in bytes, at which a layer's output may be written over an input.
+
+    One that is read twice stays apart: two rules would have to hold.
+    """
+    return {name: lag for name, lag in layer.lags.items() if layer.reads.count(name) == 1}
+
+
+def generate_int8(deployed: DeployedNetwork, core: Core | None) -> Printed:
+    """Return the C of an int8 network for a core; None stands for any.
+
+    Raises:
+        ToolchainError: an operator, or a form of one, that no kernel computes.
+    """
+    variant = variant_of(core)
+    layers, shapes, constants = read(deployed.onnx, variant)
+    calls = [call for number, layer in enumerate(layers) for call in _calls(number, layer)]
+    sizes = {name: prod(shapes[name]) for call in calls for name in call.writes if name != OUTPUT}
+    made = schedule(calls, sizes)
+    channels, height, width = deployed.input_shape
+    signature = (
+        f"const int8_t {printing.INPUT}[1][{channels}][{height}][{width}], "
+        f"int8_t {printing.OUTPUT}[1][{deployed.num_classes}]"
+    )
+    text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant)
+    weights: dict[str, int] = {}
+    for layer in layers:
+        if layer.weights_bytes:
+            weights[layer.node] = weights.get(layer.node, 0) + layer.weights_bytes
+    made_by = {name: layers[call.op].node for call in made.calls for name in (*call.writes, call.scratch)}
+    return Printed(text, signature, made, made_by, weights)
+
+
+def _calls(number: int, layer: Layer) -> list[Call]:
+    if layer.copies:
+        return [Call(number, (copy.target,), {copy.source: ANYWHERE}, copy) for copy in layer.copies]
+    allowed = lags(layer)
+    reads = {name: allowed.get(name, APART) for name in layer.reads}
+    scratch = printing.scratch_name(number) if layer.scratch_bytes else ""
+    return [Call(number, (layer.write,), reads, None, scratch, layer.scratch_bytes)]

@@ -1,0 +1,138 @@
+"""Layers and their schedule as one C file. Every identifier is ours: no name of the ONNX file reaches the C."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.sizing.scratch import ALIGNMENT
+from backends.c_qemu.kernels.layer import Array, Field, Layer, Variant
+from backends.c_qemu.schedule import Schedule
+
+SOURCES = Path(__file__).parent / "c"
+ARENA, INPUT, OUTPUT = "net_arena", "image", "logits"
+_FILES = {
+    "lookup": ("moving.c",),
+    "join": ("moving.c",),
+    "transpose": ("moving.c",),
+    "resize": ("moving.c",),
+    "add": ("elementwise.c",),
+    "mul": ("elementwise.c",),
+    "max_pool": ("pooling.c",),
+    "average_pool": ("pooling.c",),
+    "global_pool": ("pooling.c",),
+    "convolve": ("layers.h", "VARIANT", "convolution.c"),
+    "convolve_depthwise": ("layers.h", "VARIANT", "depthwise.c"),
+    "connect": ("layers.h", "VARIANT", "linear.c"),
+}
+_TURNS = ("convolve", "convolve_depthwise", "max_pool", "average_pool")
+_ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
+_ROW = 30  # bytes a source line
+
+
+def print_c(
+    layers: Sequence[Layer],
+    made: Schedule,
+    constants: dict[str, Array],
+    ends: tuple[str, str],
+    signature: str,
+    variant: Variant,
+) -> str:
+    """Return `net.c`.
+
+    Args:
+        layers: of the network, in the order in which the schedule numbers them.
+        made: their order and places; scratch buffers are named by `scratch_name`.
+        constants: int8 tensors of the graph that layers read.
+        ends: names of the graph's input and output.
+        signature: of net().
+        variant: of the kernels.
+    """
+    needed = ["common.c", "requantise.c", *_kernel_files(layers, variant)]
+    texts = ["#define NET_WIDE_SCALES"] if any(layer.is_wide for layer in layers) else []
+    texts += [(SOURCES / name).read_text() for name in needed]
+    places = {name: f"{ARENA} + {offset}" for name, offset in made.offsets.items()}
+    places |= {ends[0]: f"(const int8_t *){INPUT}", ends[1]: f"(int8_t *){OUTPUT}"}
+    for number, (name, values) in enumerate(constants.items()):
+        texts.append(_array(f"constant_{number}", values.reshape(-1)))
+        places[name] = f"constant_{number}"
+    for number, layer in enumerate(layers):
+        for part, fields in enumerate(layer.structs):
+            texts += _struct(_name(number, layer, part), layer, fields, number in made.descending)
+    if made.arena_bytes:
+        texts.append(f"static int8_t {ARENA}[{made.arena_bytes}] __attribute__((aligned(8)));\n")
+    calls = []
+    for call in made.calls:
+        if call.copy is not None:
+            source, target, start, size = call.copy
+            if source not in made.offsets or made.offsets[source] + start != made.offsets.get(target):
+                calls.append(f"memmove({places[target]}, {places[source]} + {start}, {size});")
+            continue
+        calls += _calls(call.op, layers[call.op], places, made.offsets)
+    body = "".join(f"    {line}\n" for line in calls)
+    return "\n".join([*texts, f"void net({signature}) {{\n{body}}}\n"])
+
+
+def scratch_name(number: int) -> str:
+    """Return the name of a layer's scratch buffer."""
+    return f"scratch of {number}"
+
+
+def _kernel_files(layers: Iterable[Layer], variant: Variant) -> list[str]:
+    names = [name for layer in layers for name in _FILES.get(layer.kernel, ())]
+    order = dict.fromkeys(("layers.h", "VARIANT", *names))  # structs and variant before who uses them
+    return [name.replace("VARIANT", f"{variant}.c") for name in order if name in names]
+
+
+def _name(number: int, layer: Layer, part: int) -> str:
+    return f"layer_{number}_{part}" if layer.parts else f"layer_{number}"
+
+
+def _calls(number: int, layer: Layer, places: dict[str, str], offsets: dict[str, int]) -> list[str]:
+    scratch = ""
+    if layer.scratch_bytes:
+        start = -(-offsets[scratch_name(number)] // ALIGNMENT) * ALIGNMENT
+        scratch = f", (packed *)({ARENA} + {start})"
+    reads = [(name,) for name in layer.reads] if layer.parts else [tuple(layer.reads)]
+    return [
+        f"{layer.kernel}(&{_name(number, layer, part)}, {', '.join(map(places.__getitem__, names))}, "
+        f"{places[layer.write]}{scratch});"
+        for part, names in enumerate(reads)
+    ]
+
+
+def _struct(name: str, layer: Layer, fields: Mapping[str, Field], descending: bool) -> list[str]:
+    arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
+    texts = [_array(f"{name}_{key}", value) for key, value in arrays.items()]
+    values = {key: f"{name}_{key}" if key in arrays else _number(value) for key, value in fields.items()}
+    if descending:
+        if layer.kernel not in _TURNS:
+            raise ToolchainError(f"{layer.kernel} cannot be computed from the end, as it was planned.")
+        values["descending"] = "1"
+    body = ", ".join(f".{key} = {value}" for key, value in values.items())
+    return [*texts, f"static const struct {layer.struct} {name} = {{{body}}};"]
+
+
+def _number(value: Field) -> str:
+    if value is None:
+        return "0"
+    if isinstance(value, tuple):
+        return f"{{{', '.join(str(int(one)) for one in value)}}}"
+    if isinstance(value, float):
+        return f"{value.hex()}f"
+    if not -(1 << 31) <= int(value) < 1 << 32:
+        raise ToolchainError(f"the network has a size of {value}, too large for a microcontroller.")
+    return str(int(value))
+
+
+def _array(name: str, values: Array) -> str:
+    c_type = {"int8": "int8_t", "int32": "int32_t", "uint16": "uint16_t", "float32": "float"}[values.dtype.name]
+    if values.dtype == np.int8:  # gcc reads a string ten times faster than numbers
+        escaped = [_ESCAPES[value & 0xFF] for value in values.tolist()]
+        rows = ("".join(escaped[i : i + _ROW]) for i in range(0, len(escaped), _ROW))
+        text = "\n    ".join(f'"{row}"' for row in rows)
+    else:
+        numbers = [f"{value.hex()}f" for value in values.tolist()] if c_type == "float" else map(str, values.tolist())
+        text = f"{{{', '.join(numbers)}}}"
+    return f"static const {c_type} {name}[{len(values)}] __attribute__((aligned(4))) = {text};"

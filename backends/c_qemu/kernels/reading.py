@@ -1,0 +1,282 @@
+"""From an int8 ONNX graph to layers: one for each operator that onnxruntime's quantiser writes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.onnx_graph import with_batch_one
+from backends.c_qemu.kernels import moving, pointwise
+from backends.c_qemu.kernels.layer import Array, Layer, Variant
+from backends.c_qemu.kernels.weighted import Quantised, Window, convolution, linear, quantised
+
+Shape = tuple[int, ...]
+
+
+class Node:
+    """An operator with its attributes, the shapes of its tensors and the values of its constants."""
+
+    def __init__(self, node: onnx.NodeProto, shapes: Mapping[str, Shape], constants: Mapping[str, Array]) -> None:
+        self.proto, self.shapes, self.constants = node, shapes, constants
+        self.kind, self.name = node.op_type, node.name or node.op_type
+        self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        self.inputs, self.output = list(node.input), node.output[0]
+
+    def constant(self, at: int) -> Array:
+        """Return the values of an input.
+
+        Raises:
+            ToolchainError: it is computed, or left out.
+        """
+        name = self.inputs[at] if at < len(self.inputs) else ""
+        if name not in self.constants:
+            raise self.error(f"a constant as input {at}")
+        return self.constants[name]
+
+    def scale(self, at: int) -> np.float32:
+        """Return a scale of one value."""
+        return np.float32(self.constant(at).reshape(-1)[0])
+
+    def zero(self, at: int) -> int:
+        """Return a zero point; int8."""
+        found = self.constant(at)
+        if found.dtype != np.int8:
+            raise self.error("zero points of int8")
+        return int(found.reshape(-1)[0])
+
+    def shape(self, at: int = 0) -> Shape:
+        """Return the shape of an input."""
+        return self.shapes[self.inputs[at]]
+
+    @property
+    def written(self) -> Shape:
+        """The shape of the first output."""
+        return self.shapes[self.output]
+
+    def ints(self, name: str, default: Sequence[int]) -> tuple[int, ...]:
+        """Return an attribute that is a list of integers."""
+        return tuple(self.attributes.get(name) or default)
+
+    def error(self, wanted: str) -> ToolchainError:
+        """Return the error that this operator is not what the kernels can compute."""
+        return ToolchainError(f"int8 {self.kind} should have {wanted} to become C; other forms have no kernel.")
+
+
+def read(model: bytes, variant: Variant) -> tuple[list[Layer], dict[str, Shape], dict[str, Array]]:
+    """Return a graph's layers in order, the shapes of all tensors, and the constants that layers read as tensors.
+
+    Raises:
+        ToolchainError: an operator or a form of one that no kernel computes.
+    """
+    graph = with_batch_one(model).graph
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    values = [*graph.input, *graph.output, *graph.value_info]
+    shapes: dict[str, Shape] = {}
+    for value in values:
+        kind = value.type.tensor_type
+        if kind.elem_type != onnx.TensorProto.INT8:
+            raise ToolchainError("all tensors of an int8 network should be int8, found another type between operators.")
+        shapes[value.name] = tuple(dim.dim_value for dim in kind.shape.dim)
+    shapes |= {name: array.shape for name, array in constants.items()}
+    layers: list[Layer] = []
+    for proto in graph.node:
+        node = Node(proto, shapes, constants)
+        if node.kind not in _READERS:
+            raise ToolchainError(f"int8 {node.kind} has no kernel; replace it, or choose precision float32.")
+        layers += _READERS[node.kind](node, variant)
+    read_here = {name for layer in layers for name in layer.reads}
+    return layers, shapes, {name: array for name, array in constants.items() if name in read_here}
+
+
+def _window(node: Node, groups: int, kernel: Shape | None = None) -> Window:
+    """Return the window of an operator over one or two axes; one axis is a row."""
+    read, written = node.shape(), node.written
+    rank = len(read) - 2
+    if rank not in (1, 2) or node.attributes.get("storage_order", 0):
+        raise node.error("two spatial axes")
+    sizes = kernel or node.ints("kernel_shape", ())
+    strides, gaps = node.ints("strides", [1] * rank), node.ints("dilations", [1] * rank)
+    pads = list(node.ints("pads", [0] * 2 * rank)[:rank])
+    automatic = node.attributes.get("auto_pad", b"NOTSET").decode()
+    if automatic.startswith("SAME"):
+        for i in range(rank):
+            total = max(0, (written[i + 2] - 1) * strides[i] + (sizes[i] - 1) * gaps[i] + 1 - read[i + 2])
+            pads[i] = total // 2 if automatic == "SAME_UPPER" else total - total // 2
+
+    def both(values: Sequence[int], missing: int) -> tuple[int, int]:
+        first, second = ([missing] * (2 - rank)) + list(values)
+        return first, second
+
+    return Window(
+        (read[1], *both(read[2:], 1)),
+        (written[1], *both(written[2:], 1)),
+        both(sizes, 1),
+        both(strides, 1),
+        both(gaps, 1),
+        both(pads, 0),
+        groups,
+    )
+
+
+def _scales(node: Node, x: int, w: int, y: int) -> Array:
+    factor = np.float32(node.attributes.get("alpha", 1.0))
+    return factor * node.scale(x) * node.constant(w).reshape(-1).astype(np.float32) / node.scale(y)
+
+
+def _conv(node: Node, variant: Variant) -> list[Layer]:
+    weights = node.constant(3)
+    biases = node.constant(8) if len(node.inputs) > 8 and node.inputs[8] else None
+    found = quantised(weights, node.constant(5), biases, _scales(node, 1, 4, 6), node.zero(2), node.zero(7))
+    window = _window(node, node.attributes.get("group", 1), weights.shape[2:])
+    return [convolution(node.name, node.inputs[0], node.output, window, found, variant)]
+
+
+def _gemm(node: Node, variant: Variant) -> list[Layer]:
+    if node.attributes.get("transA", 0) or len(node.inputs) < 9:
+        raise node.error("an input that is not transposed, and an int8 output")
+    weights = node.constant(3) if node.attributes.get("transB", 0) else node.constant(3).T
+    biases = node.constant(6) if node.inputs[6] else None
+    found = quantised(weights, node.constant(5), biases, _scales(node, 1, 4, 7), node.zero(2), node.zero(8))
+    return [linear(node.name, node.inputs[0], node.output, node.shape()[0], found, variant)]
+
+
+def _matmul(node: Node, variant: Variant) -> list[Layer]:
+    weights = node.constant(3)
+    if weights.ndim != 2:
+        raise node.error("a matrix as its second input")
+    found: Quantised = quantised(weights.T, node.constant(5), None, _scales(node, 1, 4, 6), node.zero(2), node.zero(7))
+    rows = int(np.prod(node.shape()[:-1]))
+    return [linear(node.name, node.inputs[0], node.output, rows, found, variant)]
+
+
+def _max_pool(node: Node, variant: Variant) -> list[Layer]:
+    if len(node.proto.output) > 1:
+        raise node.error("one output")
+    window = _window(node, node.shape()[1])
+    return [pointwise.pool(node.name, "max_pool", node.inputs[0], node.output, window, {})]
+
+
+def _average_pool(node: Node, variant: Variant) -> list[Layer]:
+    if node.attributes.get("channels_last", 0):
+        raise node.error("its channels first")
+    window = _window(node, node.shape()[1])
+    x_scale, y_scale = node.scale(1), node.scale(3)
+    ends = {"x_zero": node.zero(2), "y_zero": node.zero(4)}
+    if window.kernel == window.read[1:] and window.written[1:] == (1, 1) and not any(window.pad):
+        return [_global(node, window, x_scale, y_scale, ends)]
+    whole = int(node.attributes.get("count_include_pad", 0))
+    numbers = {"x_scale": float(x_scale), "y_scale": float(y_scale), "whole_windows": whole, **ends}
+    return [pointwise.pool(node.name, "average_pool", node.inputs[0], node.output, window, numbers)]
+
+
+def _global_pool(node: Node, variant: Variant) -> list[Layer]:
+    if node.attributes.get("channels_last", 0):
+        raise node.error("its channels first")
+    read = node.shape()
+    image = (read[1], 1, int(np.prod(read[2:])))
+    window = Window(image, (read[1], 1, 1), image[1:], (1, 1), (1, 1), (0, 0), read[1])
+    return [_global(node, window, node.scale(1), node.scale(3), {"x_zero": node.zero(2), "y_zero": node.zero(4)})]
+
+
+def _global(node: Node, window: Window, x_scale: np.float32, y_scale: np.float32, ends: dict[str, int]) -> Layer:
+    size = window.read[1] * window.read[2]
+    scale = x_scale / (y_scale * np.float32(size))
+    return pointwise.global_pool(node.name, node.inputs[0], node.output, window, scale, ends)
+
+
+def _add(node: Node, variant: Variant) -> list[Layer]:
+    """A sum in real values, as MLAS computes it: two fused multiply-adds onto one constant (qladd_avx2.cpp)."""
+    y_scale = node.scale(6)
+    a, b = node.scale(1) / y_scale, node.scale(4) / y_scale
+    zero_b = np.float32(b * np.float32(node.zero(5)))
+    fixed = np.float32(node.zero(7)) - np.float32(
+        np.float64(a) * node.zero(2) + np.float64(zero_b)
+    )  # fused: rounded once
+    numbers = {"scale_a": float(a), "scale_b": float(b), "fixed": float(fixed)}
+    return [_pairs(node, "add", numbers)]
+
+
+def _mul(node: Node, variant: Variant) -> list[Layer]:
+    scale = node.scale(1) * node.scale(4) / node.scale(6)
+    numbers = {"scale_a": float(scale), "scale_b": 0.0, "fixed": float(node.zero(7))}
+    return [_pairs(node, "mul", numbers | {"zero_a": node.zero(2), "zero_b": node.zero(5)})]
+
+
+def _pairs(node: Node, kernel: str, numbers: Mapping[str, float]) -> Layer:
+    names = (node.inputs[0], node.inputs[3])
+    try:
+        return pointwise.pairs(
+            node.name, kernel, names, node.output, (node.shape(0), node.shape(3)), node.written, numbers
+        )
+    except ValueError:
+        raise node.error("operands that repeat along at most two stretches of axes") from None
+
+
+def _lookup(node: Node, variant: Variant) -> list[Layer]:
+    size = int(np.prod(node.written))
+    return [moving.lookup(node.name, node.inputs[0], node.output, size, moving.answers(node.proto, node.constants))]
+
+
+def _concat(node: Node, variant: Variant) -> list[Layer]:
+    if node.kind == "Concat":
+        names = node.inputs
+        tables: list[Array | None] = [None] * len(node.inputs)
+    else:
+        names = node.inputs[2::3]
+        ends = [(node.scale(3 + 3 * i), node.zero(4 + 3 * i)) for i in range(len(names))]
+        tables = [moving.rescaled(scale, zero, node.scale(0), node.zero(1)) for scale, zero in ends]
+    shapes = [node.shapes[name] for name in names]
+    axis = node.attributes["axis"] % len(node.written)
+    return [moving.concat(node.name, names, node.output, shapes, axis, tables)]
+
+
+def _reshape(node: Node, variant: Variant) -> list[Layer]:
+    return [moving.copied(node.name, node.inputs[0], [(node.output, int(np.prod(node.written)))])]
+
+
+def _split(node: Node, variant: Variant) -> list[Layer]:
+    axis = node.attributes.get("axis", 0) % len(node.shape())
+    if np.prod(node.shape()[:axis]) != 1:
+        raise node.error("nothing but ones in front of its axis")
+    parts = [(name, int(np.prod(node.shapes[name]))) for name in node.proto.output]
+    return [moving.copied(node.name, node.inputs[0], parts)]
+
+
+def _transpose(node: Node, variant: Variant) -> list[Layer]:
+    order = node.ints("perm", list(range(len(node.shape())))[::-1])
+    return [moving.transpose(node.name, node.inputs[0], node.output, node.shape(), order)]
+
+
+def _resize(node: Node, variant: Variant) -> list[Layer]:
+    if (
+        len(node.shape()) != 4
+        or node.shape()[:2] != node.written[:2]
+        or node.attributes.get("mode", b"nearest") != b"nearest"
+    ):
+        raise node.error("nearest neighbours, of height and width alone,")
+    return [
+        moving.resize(node.name, node.inputs[0], node.output, node.proto, node.shape(), node.written, node.constants)
+    ]
+
+
+_READERS: dict[str, Callable[[Node, Variant], list[Layer]]] = {
+    "QLinearConv": _conv,
+    "QGemm": _gemm,
+    "QLinearMatMul": _matmul,
+    "MaxPool": _max_pool,
+    "QLinearAveragePool": _average_pool,
+    "QLinearGlobalAveragePool": _global_pool,
+    "QLinearAdd": _add,
+    "QLinearMul": _mul,
+    "QLinearSigmoid": _lookup,
+    "QLinearLeakyRelu": _lookup,
+    "QLinearConcat": _concat,
+    "Concat": _concat,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"), _reshape),
+    "Split": _split,
+    "Transpose": _transpose,
+    "Resize": _resize,
+}

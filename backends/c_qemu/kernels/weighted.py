@@ -1,0 +1,204 @@
+"""Convolutions and linear layers: weights packed as a variant's kernels read them, biases that hold the zero point."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.sizing.peak_memory import APART, Axis, Lag, window_lag
+from automcu_ray.sizing.scratch import ALIGNMENT, STRIP, copied_rows, is_depthwise, row_values, scratch_bytes
+from backends.c_qemu.kernels.layer import Array, Field, Layer, Variant
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """Weights (outputs, ...) int8 with the scales and zero points of a layer's input and output.
+
+    `scales` are one for each output, float32: input's times weights', divided by the output's, rounded each time.
+    """
+
+    weights: Array
+    biases: Array
+    scales: Array
+    x_zero: int
+    y_zero: int
+
+    @property
+    def folded(self) -> Array:
+        """Biases for inputs that keep their zero point."""
+        made: Array = self.biases.astype(np.int64) - self.x_zero * self._flat.sum(axis=1)
+        return made
+
+    @property
+    def bound(self) -> float:
+        """The largest |sum * scale|."""
+        sums = 255 * np.abs(self._flat).sum(axis=1) + np.abs(self.biases.astype(np.int64))
+        return float((sums * self.scales.astype(np.float64)).max(initial=0))
+
+    @property
+    def _flat(self) -> Array:
+        return self.weights.reshape(len(self.weights), -1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window: input and output as (channels, height, width), and per axis (height, width) its numbers."""
+
+    read: tuple[int, int, int]
+    written: tuple[int, int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    pad: tuple[int, int]
+    groups: int
+
+    def lag(self) -> Lag:
+        """Return at which lag the output may be written over the input, in values."""
+        planes = (self.read[0] // self.groups, self.written[0] // self.groups)
+        rows, columns = (
+            Axis(self.read[i + 1], self.written[i + 1], self.stride[i], self.pad[i], self.reach[i]) for i in (0, 1)
+        )
+        return window_lag(self.groups, planes, rows, columns)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """From the first to the last row, and column, of one window."""
+        height, width = ((size - 1) * gap for size, gap in zip(self.kernel, self.dilation, strict=True))
+        return height, width
+
+
+def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised, variant: Variant) -> Layer:
+    """Return a convolution of any window; a linear layer where it reads single pixels of an image of one."""
+    plane_in, plane_out = window.read[1] * window.read[2], window.written[1] * window.written[2]
+    if window.groups == 1 and plane_in == plane_out == window.kernel[0] * window.kernel[1] == 1:
+        return linear(node, x, y, 1, quantised, variant)
+    lags = {x: window.lag()}
+    copies_rows = is_depthwise(window.groups, window.read, window.written)
+    if not copies_rows and window.kernel == window.stride == (1, 1) and window.pad == (0, 0) and plane_in < 1 << 16:
+        read, written = (window.read[0], 1, plane_in), (window.written[0], 1, plane_out)  # one row: fewer ragged ends
+        window = Window(read, written, (1, 1), (1, 1), (1, 1), (0, 0), window.groups)
+    fields, scratch = (_depthwise if copies_rows else _dense)(window, quantised, variant)
+    fields |= _numbers(window) | {"x_zero": quantised.x_zero, "y_zero": quantised.y_zero}
+    kernel = "convolve_depthwise" if copies_rows else "convolve"
+    return Layer(node, kernel, "convolution", (x,), y, fields, lags, scratch, quantised.scales, quantised.bound)
+
+
+def _least_scratch(window: Window) -> int:
+    return scratch_bytes(
+        window.groups, window.read, window.written, window.kernel, window.stride, window.pad, window.dilation
+    )
+
+
+def _numbers(window: Window) -> dict[str, Field]:
+    return {
+        "groups": window.groups,
+        "in_channels": window.read[0] // window.groups,
+        "out_channels": window.written[0] // window.groups,
+        **{f"in_{side}": window.read[i] for i, side in ((1, "h"), (2, "w"))},
+        **{f"out_{side}": window.written[i] for i, side in ((1, "h"), (2, "w"))},
+        **{f"kernel_{side}": window.kernel[i] for i, side in enumerate("hw")},
+        **{f"stride_{side}": window.stride[i] for i, side in enumerate("hw")},
+        **{f"dilation_{side}": window.dilation[i] for i, side in enumerate("hw")},
+        "pad_top": window.pad[0],
+        "pad_left": window.pad[1],
+    }
+
+
+def _depthwise(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict[str, Field], int]:
+    span = window.reach[1] + 1
+    row_step = row_values(window.read, window.written, window.stride[1], window.pad[1], window.reach[1])
+    fields: dict[str, Field] = {
+        "weights": quantised.weights.reshape(-1),
+        "biases": quantised.folded.astype(np.int32),
+        "scales": quantised.scales,
+        "strip": min(STRIP, window.written[1]),
+        "row_step": row_step,
+        "span_w": span,
+    }
+    if variant != "dsp":
+        return fields, _least_scratch(window)
+    taps = 4 * window.kernel[0] * -(-span // 2)  # pairs of 16 bits, as the cells of a row
+    rows = copied_rows(window.written, window.stride[0], window.reach[0])
+    return fields, taps + 2 * rows * row_step + ALIGNMENT - 1
+
+
+def _dense(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict[str, Field], int]:
+    groups, channels = window.groups, window.written[0] // window.groups
+    flat = quantised.weights.reshape(groups, channels, -1)
+    depth, even = flat.shape[2], channels + channels % 2
+    if variant == "helium":
+        even = channels
+    elif variant == "dsp":
+        depth += -depth % 4
+    weights: Array = np.zeros((groups, even, depth), np.int8)
+    weights[:, :channels, : flat.shape[2]] = flat
+    if variant == "dsp":  # two channels' words beside each other, bytes in the order of SXTB16
+        fours = weights.reshape(groups, even // 2, 2, depth // 4, 4)[..., [0, 2, 1, 3]]
+        weights = fours.transpose(0, 1, 3, 2, 4)
+    elif variant == "scalar":
+        weights = weights.reshape(groups, even // 2, 2, depth).transpose(0, 1, 3, 2)
+    biases, scales = np.zeros((groups, even), np.int32), np.zeros((groups, even), np.float32)
+    biases[:, :channels] = quantised.folded.reshape(groups, channels)
+    scales[:, :channels] = quantised.scales.reshape(groups, channels)
+    fields: dict[str, Field] = {
+        "weights": weights.reshape(-1),
+        "biases": biases.reshape(-1),
+        "scales": scales.reshape(-1),
+        "weights_step": even * depth,
+        "channels_step": even,
+        "depth": depth,
+        "by_rows": int(_by_rows(window, even)),
+    }
+    if variant == "scalar":
+        return fields, _least_scratch(window)
+    return fields, 8 * depth + ALIGNMENT - 1  # words of four pixels, and what they become
+
+
+def _by_rows(window: Window, channels: int) -> bool:
+    """Whether packing four neighbours of a row is cheaper than packing pixel by pixel, ragged ends included.
+
+    In instructions for each value of a window: about 3 in rows and 8 alone, and 4 for each channel of a block.
+    """
+    if window.stride[1] > 2 or window.read[2] < 4:
+        return False
+    height, width = window.written[1:]
+    return (
+        height * -(-width // 4) * (12 + 4 * channels)
+        <= 32 * height * width / 4 + -(-height * width // 4) * 4 * channels
+    )
+
+
+def linear(node: str, x: str, y: str, rows: int, quantised: Quantised, variant: Variant) -> Layer:
+    """Return a fully connected layer; weights (outputs, inputs)."""
+    weights = quantised.weights.reshape(len(quantised.weights), -1)
+    outputs, inputs = weights.shape
+    if variant == "dsp":
+        padded = np.zeros((outputs, inputs + -inputs % 4), np.int8)
+        padded[:, :inputs] = weights
+        together = outputs - outputs % 4
+        fours = padded[:together].reshape(together // 4, 4, padded.shape[1] // 4, 4).transpose(0, 2, 1, 3)
+        weights = np.concatenate([fours.reshape(-1), padded[together:].reshape(-1)])
+    fields: dict[str, Field] = {
+        "weights": weights.reshape(-1),
+        "biases": quantised.folded.astype(np.int32),
+        "scales": quantised.scales,
+        "rows": rows,
+        "inputs": inputs,
+        "outputs": outputs,
+        "y_zero": quantised.y_zero,
+    }
+    lags = {x: Lag(outputs - 1, APART.after)} if rows == 1 else {}
+    return Layer(node, "connect", "linear", (x,), y, fields, lags, 0, quantised.scales, quantised.bound)
+
+
+def quantised(weights: Array, zero: Array, biases: Array | None, scales: Array, x_zero: int, y_zero: int) -> Quantised:
+    """Return weights with their numbers.
+
+    Raises:
+        ToolchainError: weights with a zero point: they would need nine bits.
+    """
+    if np.any(zero):
+        raise ToolchainError("int8 weights should have the zero point 0, as onnxruntime's quantiser gives them.")
+    count = len(weights)
+    found = np.zeros(count, np.int32) if biases is None else np.broadcast_to(biases.reshape(-1), count)
+    return Quantised(weights, found, np.broadcast_to(scales.reshape(-1), count).copy(), x_zero, y_zero)
