@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from automcu_ray.deploy.onnx_graph import (
 from automcu_ray.deploy.onnx_graph import operators as operators
 from automcu_ray.deploy.onnx_graph import with_batch_one as with_batch_one
 from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
+from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.task import Precision
 
@@ -49,7 +50,8 @@ class DeployedNetwork:
     """A network as it ships, with what is needed to feed it; picklable.
 
     `onnx` has a dynamic batch axis. For int8 its own input and output are int8, and a real value is
-    `(q - zero_point) * scale`; for float32 the scales and zero points are None.
+    `(q - zero_point) * scale`; for float32 the scales and zero points are None. All names in it are ours; `labels`
+    says of each node, `node0` on, which layer of the spec or the code it belongs to.
     """
 
     precision: Precision
@@ -61,6 +63,7 @@ class DeployedNetwork:
     input_zero_point: int | None = None
     output_scale: float | None = None
     output_zero_point: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
 
     def encode(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the model's input for images (N, C, H, W): int8 `pixel - 128`, or normalised float32."""
@@ -87,7 +90,12 @@ class DeployedNetwork:
     @property
     def as_float(self) -> "DeployedNetwork":
         """The same weights, not quantised."""
-        return DeployedNetwork("float32", self.float_onnx, self.float_onnx, self.input_shape, self.num_classes)
+        model, shape, classes = self.float_onnx, self.input_shape, self.num_classes
+        return DeployedNetwork("float32", model, model, shape, classes, labels=self.labels)
+
+    def in_words(self, text: str) -> str:
+        """Return a tool's message with the network's nodes replaced by the layers that they belong to."""
+        return in_words(text, self.labels)
 
     @property
     def output_dtype(self) -> np.dtype[Any]:
@@ -130,7 +138,17 @@ def deploy_traced(
     traced: bytes, input_shape: tuple[int, int, int], *, precision: Precision, calibration: npt.NDArray[np.uint8]
 ) -> DeployedNetwork:
     """Return the network that `tracing.trace` wrote, as it ships; arguments and errors as for `deploy`."""
-    model = onnx.load_from_string(traced)
+    model, labels = take_over(onnx.load_from_string(traced))
+    try:
+        deployed = _deploy(model, input_shape, precision, calibration)
+    except ToolchainError as error:
+        raise ToolchainError(in_words(str(error), labels)) from error
+    return dataclasses.replace(deployed, labels=labels)
+
+
+def _deploy(
+    model: onnx.ModelProto, input_shape: tuple[int, int, int], precision: Precision, calibration: npt.NDArray[np.uint8]
+) -> DeployedNetwork:
     free_batch(model, TRACED)
     use_equivalents(model)
     float_onnx = bytes(model.SerializeToString())
