@@ -12,7 +12,6 @@ from automcu_ray.runtime.config import JailConfig
 from trainables.datasets.base import Images, Split
 from trainables.jail.client import Jail, Traced
 from trainables.jail.conversation import CandidateError
-from trainables.jail.shared import SharedArrays
 from trainables.training.loop import Epoch
 from trainables.training.trainer import Trainer
 
@@ -37,7 +36,6 @@ class JailedTrainer(Trainer):
     ) -> None:
         super().__init__(task, protocol, train_split, val_split, gpus=gpus)
         self.jail = Jail(task, config, threads=threads, gpus=gpus if self.device == "cuda" else 0)
-        self.data: SharedArrays | None = None
 
     def start(self, code: str, *, seed: int) -> Iterator[Epoch]:  # type: ignore[override]
         """Return the training of a network whose weights are drawn from `seed`, an epoch at a time."""
@@ -58,17 +56,13 @@ class JailedTrainer(Trainer):
 
     def close(self) -> None:
         self.jail.close()
-        if self.data is not None:
-            self.data.close()
-            self.data = None
 
     def _epochs(self) -> Iterator[Epoch]:
         """Yield epochs; the last one only when the trained network is here, and the one that a check sees."""
         checked = self._structure(self.jail.check(self.code))
-        if self.data is None:
-            self.data = SharedArrays(self.train_split.images, self.train_split.labels, self.val_split.images)
+        arrays = (self.train_split.images, self.train_split.labels, self.val_split.images)
         last: Epoch | None = None
-        for result in self.jail.train(self.code, self.seed, self.protocol, self.data, self.val_split.labels):
+        for result in self.jail.train(self.code, self.seed, self.protocol, arrays, self.val_split.labels):
             if isinstance(result, Traced):
                 if self._structure(result) != checked:
                     raise CandidateError("train", "sandbox", "the network trained is not the one that was checked")
