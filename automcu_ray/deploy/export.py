@@ -20,9 +20,11 @@ import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 import torch
+from onnx import ModelProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.exact_products import exact_level
 from automcu_ray.deploy.onnx_graph import (
     float_operators,
@@ -41,6 +43,7 @@ from automcu_ray.problem.task import Precision
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
+IMAGE_S = 0.5  # of CPU time for a foreign network: three times what a graph of `untrusted_onnx.MAX_OPERATIONS` takes
 SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
 MAX_VALUES = 1 << 28  # of all tensors for one batch: 1 GB as float32, where a network is very large
 
@@ -51,7 +54,8 @@ class DeployedNetwork:
 
     `onnx` has a dynamic batch axis. For int8 its own input and output are int8, and a real value is
     `(q - zero_point) * scale`; for float32 the scales and zero points are None. All names in it are ours; `labels`
-    says of each node, `node0` on, which layer of the spec or the code it belongs to.
+    says of each node, `node0` on, which layer of the spec or the code it belongs to. A `foreign` one, made of a graph
+    that a stranger wrote, is never run in this process but in `bounded`'s.
     """
 
     precision: Precision
@@ -64,6 +68,7 @@ class DeployedNetwork:
     output_scale: float | None = None
     output_zero_point: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    foreign: bool = False
 
     def encode(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the model's input for images (N, C, H, W): int8 `pixel - 128`, or normalised float32."""
@@ -76,12 +81,28 @@ class DeployedNetwork:
 
         Raises:
             ToolMissingError: this host's onnxruntime does not add int8 products exactly.
+            ToolchainError: a foreign network was too much for its process.
         """
+        if self.foreign:
+            return self._run_bounded(images)
         session = _session(self.onnx, self.precision)
         size = _batch(self.float_onnx)
         parts = [images[i : i + size] for i in range(0, len(images), size)]
         outputs = [session.run([OUTPUT], {INPUT: self.encode(part)})[0] for part in parts]
         return np.concatenate(outputs) if outputs else np.empty((0, self.num_classes), self.output_dtype)
+
+    def _run_bounded(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        about = {name: value for name, value in vars(self).items() if not isinstance(value, bytes)}
+        blobs = [self.float_onnx, self.onnx, np.ascontiguousarray(images).tobytes()]
+        seconds = CPU_S + len(images) * IMAGE_S
+        told, (outputs,) = run_bounded("run", {**about, "foreign": False}, blobs, cpu_s=seconds)
+        return np.frombuffer(outputs, self.output_dtype).reshape(told["shape"])
+
+    def with_batch_one(self) -> ModelProto:
+        """Return the model for one image with every intermediate's type and shape, as generators need it."""
+        if not self.foreign:
+            return with_batch_one(self.onnx)
+        return onnx.load_from_string(run_bounded("single", {}, [self.onnx])[1][0])
 
     def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
         """Return the share of images whose largest output is the label's; the first one wins a tie."""
@@ -91,7 +112,8 @@ class DeployedNetwork:
     def as_float(self) -> "DeployedNetwork":
         """The same weights, not quantised."""
         model, shape, classes = self.float_onnx, self.input_shape, self.num_classes
-        return DeployedNetwork("float32", model, model, shape, classes, labels=self.labels)
+        about: Any = {"labels": self.labels, "foreign": self.foreign}
+        return DeployedNetwork("float32", model, model, shape, classes, **about)
 
     def in_words(self, text: str) -> str:
         """Return a tool's message with the network's nodes replaced by the layers that they belong to."""

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from automcu_ray.core.training_recipe import Protocol
-from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
-from automcu_ray.deploy.untrusted_onnx import ForeignNetwork, check_foreign, network_hash
+from automcu_ray.deploy import foreign
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.untrusted_onnx import ForeignNetwork, network_hash
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import TrainingSummary
 from automcu_ray.runtime.config import JailConfig
@@ -81,12 +82,12 @@ class JailedTrainer(Trainer):
         Raises:
             ToolchainError: it may not be loaded here at all.
         """
-        found = check_foreign(traced.inference, self.task.input_shape, self.task.num_classes)
+        found = foreign.check(traced.inference, self.task.input_shape, self.task.num_classes)
         return found, network_hash(traced.inference)
 
     def _deploy(self, calibration: Images) -> DeployedNetwork:
         model, shape = self.traced.inference, self.task.input_shape
-        return deploy_traced(model, shape, precision=self.task.precision, calibration=calibration)
+        return foreign.deploy(model, shape, precision=self.task.precision, calibration=calibration)
 
     def _peak_memory_bytes(self) -> int | None:
         return self.traced.peak_memory_bytes if self.device == "cpu" else None
