@@ -71,6 +71,11 @@ _REFUSED = {
     "futimesat": (261, None),
     "utimensat": (280, 88),
     "flock": (73, 32),
+    "bind": (49, 200),  # the channel is a socket, too, and is connected already
+    "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+    "connect": (42, 203),
     "socketpair": (53, 199),  # buffers of sockets, pipes and watches are the kernel's memory
     "pipe": (22, None),
     "pipe2": (293, 59),
@@ -142,13 +147,13 @@ def _filter(column: int, machine: int) -> bytes:
     for number in numbers:
         steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refuse)]
     steps += [
-        (_EQUAL, 0, 3, _PRLIMIT[column]),
-        (_LOAD, 0, 0, _FIRST_AT),
-        (_EQUAL, 5, 0, 0),  # process 0 is the caller
-        (_RETURN, 0, 0, refuse),
         (_EQUAL, 0, 2 + 2 * len(_FCNTL_ALLOWED), _FCNTL[column]),
         (_LOAD, 0, 0, _SECOND_AT),
         *(step for command in _FCNTL_ALLOWED for step in ((_EQUAL, 0, 1, command), (_RETURN, 0, 0, _ALLOW))),
+        (_RETURN, 0, 0, refuse),
+        (_EQUAL, 0, 3, _PRLIMIT[column]),
+        (_LOAD, 0, 0, _FIRST_AT),
+        (_EQUAL, 5, 0, 0),  # process 0 is the caller
         (_RETURN, 0, 0, refuse),
         (_EQUAL, 0, 3, _CLONE[column]),
         (_LOAD, 0, 0, _FIRST_AT),
