@@ -16,6 +16,7 @@ NAMESPACES = (
     *("--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"),  # as 1: its CPU time counts as ours
 )
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
+PRIVATE = "/tmp"
 PROBE_S = 20
 
 
@@ -27,7 +28,7 @@ def obstacle() -> str:
     """
     if shutil.which("bwrap") is None:
         return "bwrap is not on PATH. Install it: apt install bubblewrap."
-    command = confined(["true"], folder=Path("/dev"))
+    command = confined(["true"])
     try:
         probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -41,8 +42,10 @@ def obstacle() -> str:
     )
 
 
-def confined(argv: Sequence[str], *, folder: Path, readable: Iterable[Path] = (), proc: bool = False) -> list[str]:
-    """Return the command that runs a program where only `folder` can be written.
+def confined(
+    argv: Sequence[str], *, folder: Path | None = None, readable: Iterable[Path] = (), proc: bool = False
+) -> list[str]:
+    """Return the command that runs a program where only `folder` can be written; None: a /tmp that is gone with it.
 
     Visible are the system's libraries, the program's own installation, `readable`, and the folders of absolute paths
     among the arguments; with `proc` the program's own processes.
@@ -50,15 +53,16 @@ def confined(argv: Sequence[str], *, folder: Path, readable: Iterable[Path] = ()
     named = [Path(word).parent for word in argv[1:] if word.startswith("/")]
     binds = [word for path in (*SYSTEM, *_installation(argv[0])) for word in ("--ro-bind-try", path, path)]
     binds += [word for path in dict.fromkeys((*readable, *named)) for word in ("--ro-bind", str(path), str(path))]
-    own = [] if folder == Path("/dev") else ["--bind", str(folder), str(folder)]
+    private, own = (["--tmpfs", PRIVATE], []) if folder is None else ([], ["--bind", str(folder), str(folder)])
     processes = ["--proc", "/proc"] if proc else []
-    return [*NAMESPACES, *binds, *processes, "--dev", "/dev", *own, "--remount-ro", "/", "--chdir", str(folder), *argv]
+    rest = ["--dev", "/dev", *own, "--remount-ro", "/", "--chdir", str(folder or PRIVATE)]
+    return [*NAMESPACES, *private, *binds, *processes, *rest, *argv]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path | None = None) -> dict[str, str]:
     """Return all that a confined program learns of this process's environment."""
     path = os.environ.get("PATH", "/usr/bin:/bin")
-    return {"PATH": path, "TMPDIR": str(folder), "HOME": str(folder), "LANG": "C.UTF-8"}
+    return {"PATH": path, "TMPDIR": str(folder or PRIVATE), "HOME": str(folder or PRIVATE), "LANG": "C.UTF-8"}
 
 
 def _installation(program: str) -> list[str]:

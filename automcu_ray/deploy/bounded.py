@@ -6,14 +6,12 @@ where bubblewrap may, it sees no network and no file but its own packages.
 """
 
 import atexit
-import contextlib
 import json
 import os
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,17 +102,15 @@ class _Server:
     def __init__(self) -> None:
         self.pid, self.cpu_seconds = os.getpid(), 0.0
         self.control, theirs = socket.socketpair()
-        self._folder = tempfile.TemporaryDirectory(prefix="automcu-bounded-")
-        folder = Path(self._folder.name)
         argv = [sys.executable, "-s", "-m", MODULE, str(theirs.fileno())]
         visible = [CODE / "automcu_ray", Path(sys.prefix), Path(sys.base_prefix)]
         outside = [path for path in visible if not path.is_relative_to("/usr")]
-        command = argv if obstacle() else confined(argv, folder=folder, readable=outside, proc=True)
+        command = argv if obstacle() else confined(argv, readable=outside, proc=True)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # it forks: one thread
-        settings = {**environment(folder), "PYTHONPATH": str(CODE), "PYTHONDONTWRITEBYTECODE": "1", **threads}
+        settings = {**environment(), "PYTHONPATH": str(CODE), "PYTHONDONTWRITEBYTECODE": "1", **threads}
         with theirs:
             self._process = subprocess.Popen(
-                command, cwd=folder, env=settings, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+                command, env=settings, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
 
     @classmethod
@@ -133,8 +129,6 @@ class _Server:
             self.control.close()
             self._process.kill()
             self._process.wait()
-            with contextlib.suppress(OSError):
-                self._folder.cleanup()
 
 
 _LOCK = threading.Lock()

@@ -4,15 +4,18 @@ import contextlib
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from automcu_ray.core.confinement import PRIVATE
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.bounded import BUSY, encode, receive
 from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
@@ -75,6 +78,8 @@ def serve(control: socket.socket) -> None:
             else:
                 control.sendall(os.pread(file, size, 0))
             os.close(file)
+            for left in Path(PRIVATE).iterdir() if os.getpid() == 1 else ():  # confined, so that this /tmp is ours
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _work(request: dict[str, Any], blobs: list[bytes], file: int) -> NoReturn:
