@@ -13,7 +13,7 @@ PIP_ARGS ?=
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search quick test test-slow lint bench check-vllm doctor docs docs-serve setup tools clean help
+.PHONY: search quick test attacks test-slow lint bench check-vllm doctor docs docs-serve setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
@@ -23,6 +23,9 @@ quick: setup  ## tests of a minute: no Ray, no compiler, no jail, no training, n
 
 test: setup lint  ## lint, types, all tests but the slow ones
 	$(PYTEST)
+
+attacks: setup  ## hostile programs against the jail, with and without the screen: minutes
+	$(BIN)/python -m pytest -m attacks
 
 test-slow: setup  ## whole default searches against what the README promises: minutes
 	$(BIN)/python -m pytest -m slow

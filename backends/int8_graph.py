@@ -14,7 +14,6 @@ from onnx import helper, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
-from automcu_ray.deploy.onnx_graph import with_batch_one
 
 GRAPH, CONSTANTS = "graph.json", "constants.npz"
 _MOVES = {
@@ -107,7 +106,7 @@ def read_int8_graph(deployed: DeployedNetwork) -> Int8Graph:
     """
     if deployed.input_scale is None or deployed.input_zero_point is None:
         raise ToolchainError(f"an int8 network is needed, found precision {deployed.precision}.")
-    model = with_batch_one(deployed.onnx)
+    model = deployed.with_batch_one()
     reader = _Reader(model)
     entry, end = model.graph.input[0].name, model.graph.output[0].name
     reader.tensors[entry] = Tensor(reader.shapes[entry], deployed.input_scale, deployed.input_zero_point)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
+from automcu_ray.core.confinement import confined, environment, obstacle
 from automcu_ray.core.errors import ToolchainError, ToolMissingError
 
 LOG = "commands.log"
@@ -40,10 +41,21 @@ class Runner(Protocol):
     def __call__(self, argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed: ...
 
 
-def run_program(argv: Sequence[str], *, timeout_s: float, cwd: Path, disk_bytes: int = DISK_BYTES) -> Completed:
+def run_confined(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed:
+    """Do as `run_program` for a program that reads generated text: it sees `cwd` and its toolchain alone.
+
+    Where the machine allows no namespaces it runs as any other: what it reads was written by our generators, from
+    names of ours. Code that a stranger wrote does not come this far there, for it needs the jail.
+    """
+    return run_program(argv, timeout_s=timeout_s, cwd=cwd, alone=not obstacle())
+
+
+def run_program(
+    argv: Sequence[str], *, timeout_s: float, cwd: Path, disk_bytes: int = DISK_BYTES, alone: bool = False
+) -> Completed:
     """Return the finished process, whatever its exit status; command and output go to `<cwd>/commands.log`.
 
-    Temporary files of the program lie in `cwd`, too, so that they count and go with it.
+    Temporary files of the program lie in `cwd`, too, so that they count and go with it. `alone` as in `run_confined`.
 
     Raises:
         ToolMissingError: the program is not on PATH.
@@ -51,12 +63,14 @@ def run_program(argv: Sequence[str], *, timeout_s: float, cwd: Path, disk_bytes:
             more than `disk_bytes` in `cwd`.
     """
     require(argv[0])
-    environment = {**os.environ, "TMPDIR": str(cwd.resolve())}
+    folder = cwd.resolve()
+    settings = environment(folder) if alone else {**os.environ, "TMPDIR": str(folder)}
+    command = confined(argv, folder=folder) if alone else argv
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
-            _bounded(argv, disk_bytes),
+            _bounded(command, disk_bytes),
             cwd=cwd,
-            env=environment,
+            env=settings,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

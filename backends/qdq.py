@@ -14,7 +14,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
-from automcu_ray.deploy.onnx_graph import with_batch_one
 from backends.int8_graph import Int8Graph, Node, Tensor, read_int8_graph
 
 OPSET, IR_VERSION = 17, 8  # what torch's exporter writes; importers lag behind ONNX
@@ -46,7 +45,7 @@ def importable(deployed: DeployedNetwork) -> bytes:
         ToolchainError: an operator that cannot be written this way; it is named.
     """
     if deployed.precision == "float32":
-        model: onnx.ModelProto = with_batch_one(deployed.onnx)
+        model: onnx.ModelProto = deployed.with_batch_one()
         return bytes(model.SerializeToString())
     return bytes(_Writer(read_int8_graph(deployed)).model().SerializeToString())
 

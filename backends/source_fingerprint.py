@@ -7,7 +7,16 @@ from pathlib import Path
 from types import ModuleType
 
 from automcu_ray.core import feasibility
-from automcu_ray.deploy import export, onnx_graph, onnx_rewrites, torch_network, tracing
+from automcu_ray.deploy import (
+    export,
+    onnx_graph,
+    onnx_rewrites,
+    operator_cost,
+    own_names,
+    torch_network,
+    tracing,
+    untrusted_onnx,
+)
 from automcu_ray.networks import cell, cell_network, graph, lowering
 from automcu_ray.sizing import footprint, peak_memory, repair, scratch
 from backends import base, programs, toolchain
@@ -25,6 +34,9 @@ SHARED = (
     scratch,
     torch_network,
     onnx_graph,
+    operator_cost,
+    own_names,
+    untrusted_onnx,
     repair,
     tracing,
     toolchain,

@@ -13,7 +13,7 @@ import torch
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.deploy.export import DeployedNetwork, deploy
-from automcu_ray.deploy.torch_network import Network, spec_names
+from automcu_ray.deploy.torch_network import Network
 from automcu_ray.deploy.tracing import shift_norms
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
@@ -58,7 +58,7 @@ class Toolchain:
         try:
             deployed = deploy(network, self.task.input_shape, precision=self.task.precision, calibration=self.noise())
         except ToolchainError as error:
-            refused = Violation(rung=Rung.CONVERT, resource="operator", message=spec_names(str(error)))
+            refused = Violation(rung=Rung.CONVERT, resource="operator", message=str(error))
             name = self.backend.name
             return FeasibilityReport(feasible=False, backend=name, rung=Rung.CONVERT, violations=(refused,))
         seconds = {"convert": cpu_seconds() - started_s}
@@ -82,7 +82,7 @@ class Toolchain:
         """Return the firmware of a deployed network, built in `workdir`."""
         workdir.mkdir(parents=True, exist_ok=True)
         firmware = self.backend.build(deployed, self.task.target, self.task.constraints, workdir)
-        return dataclasses.replace(firmware, report=in_words_of_the_spec(firmware.report))
+        return dataclasses.replace(firmware, report=in_words_of_the_spec(firmware.report, deployed))
 
     def noise(self) -> npt.NDArray[np.uint8]:
         """Return images for the ranges of activations before there are trained weights."""
@@ -90,9 +90,10 @@ class Toolchain:
         return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
-def in_words_of_the_spec(report: FeasibilityReport) -> FeasibilityReport:
-    """Return the report with layers named as the spec names them, for people and proposers alike."""
-    violations = tuple(v.replace(where=spec_names(v.where), message=spec_names(v.message)) for v in report.violations)
+def in_words_of_the_spec(report: FeasibilityReport, deployed: DeployedNetwork) -> FeasibilityReport:
+    """Return the report with layers named as the spec, or the code, names them, for people and proposers alike."""
+    words = deployed.in_words
+    violations = tuple(v.replace(where=words(v.where), message=words(v.message)) for v in report.violations)
     return report.replace(violations=violations)
 
 

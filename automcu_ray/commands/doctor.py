@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from automcu_ray.core.confinement import obstacle
 from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.command import run_command
@@ -94,6 +95,12 @@ def _described(kind: str, table: Mapping[str, str], name: str) -> Finding:
     return Finding(kind, name, usable=True, does=does)
 
 
+def _sandbox(name: str) -> Finding:
+    does = "hides all but its own folder from the compiler; without it the compiler of specs' networks sees all files"
+    why = obstacle()
+    return Finding("sandbox", name, usable=not why, does=does, needs=why)
+
+
 def _jail(name: str) -> Finding:
     from trainables.jail.sandbox import require_sandbox
 
@@ -110,7 +117,7 @@ def _default_run(name: str) -> Finding:
 
 
 def find_all() -> Iterator[Finding]:
-    """Yield a finding for each backend, board, engine and searcher, for the jail, and for a run without any flag."""
+    """Yield a finding for each backend, board, engine and searcher, for both sandboxes, and for a plain run."""
     from backends import BACKENDS
     from backends.boards import BOARDS
     from searchers import SEARCHERS
@@ -123,6 +130,7 @@ def find_all() -> Iterator[Finding]:
         ("engine", ENGINES, _engine),
         ("searcher", SEARCHERS, partial(_described, "searcher", SEARCHERS)),
         ("dataset", (), partial(_described, "dataset", DATASETS)),
+        ("sandbox", ["bubblewrap"], _sandbox),
         ("jail", ["bubblewrap"], _jail),
         ("run", ["default"], _default_run),
     ]

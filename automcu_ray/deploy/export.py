@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 import torch
+from onnx import ModelProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.exact_products import exact_level
 from automcu_ray.deploy.onnx_graph import (
     float_operators,
@@ -35,11 +37,13 @@ from automcu_ray.deploy.onnx_graph import (
 from automcu_ray.deploy.onnx_graph import operators as operators
 from automcu_ray.deploy.onnx_graph import with_batch_one as with_batch_one
 from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
+from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.task import Precision
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
+IMAGE_S = 0.5  # of CPU time for a foreign network: three times what a graph of `untrusted_onnx.MAX_OPERATIONS` takes
 SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
 MAX_VALUES = 1 << 28  # of all tensors for one batch: 1 GB as float32, where a network is very large
 
@@ -49,7 +53,9 @@ class DeployedNetwork:
     """A network as it ships, with what is needed to feed it; picklable.
 
     `onnx` has a dynamic batch axis. For int8 its own input and output are int8, and a real value is
-    `(q - zero_point) * scale`; for float32 the scales and zero points are None.
+    `(q - zero_point) * scale`; for float32 the scales and zero points are None. All names in it are ours; `labels`
+    says of each node, `node0` on, which layer of the spec or the code it belongs to. A `foreign` one, made of a graph
+    that a stranger wrote, is never run in this process but in `bounded`'s.
     """
 
     precision: Precision
@@ -61,6 +67,8 @@ class DeployedNetwork:
     input_zero_point: int | None = None
     output_scale: float | None = None
     output_zero_point: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    foreign: bool = False
 
     def encode(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the model's input for images (N, C, H, W): int8 `pixel - 128`, or normalised float32."""
@@ -73,12 +81,28 @@ class DeployedNetwork:
 
         Raises:
             ToolMissingError: this host's onnxruntime does not add int8 products exactly.
+            ToolchainError: a foreign network was too much for its process.
         """
+        if self.foreign:
+            return self._run_bounded(images)
         session = _session(self.onnx, self.precision)
         size = _batch(self.float_onnx)
         parts = [images[i : i + size] for i in range(0, len(images), size)]
         outputs = [session.run([OUTPUT], {INPUT: self.encode(part)})[0] for part in parts]
         return np.concatenate(outputs) if outputs else np.empty((0, self.num_classes), self.output_dtype)
+
+    def _run_bounded(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+        about = {name: value for name, value in vars(self).items() if not isinstance(value, bytes)}
+        blobs = [self.float_onnx, self.onnx, np.ascontiguousarray(images).tobytes()]
+        seconds = CPU_S + len(images) * IMAGE_S
+        told, (outputs,) = run_bounded("run", {**about, "foreign": False}, blobs, cpu_s=seconds)
+        return np.frombuffer(outputs, self.output_dtype).reshape(told["shape"])
+
+    def with_batch_one(self) -> ModelProto:
+        """Return the model for one image with every intermediate's type and shape, as generators need it."""
+        if not self.foreign:
+            return with_batch_one(self.onnx)
+        return onnx.load_from_string(run_bounded("single", {}, [self.onnx])[1][0])
 
     def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
         """Return the share of images whose largest output is the label's; the first one wins a tie."""
@@ -87,7 +111,13 @@ class DeployedNetwork:
     @property
     def as_float(self) -> "DeployedNetwork":
         """The same weights, not quantised."""
-        return DeployedNetwork("float32", self.float_onnx, self.float_onnx, self.input_shape, self.num_classes)
+        model, shape, classes = self.float_onnx, self.input_shape, self.num_classes
+        about: Any = {"labels": self.labels, "foreign": self.foreign}
+        return DeployedNetwork("float32", model, model, shape, classes, **about)
+
+    def in_words(self, text: str) -> str:
+        """Return a tool's message with the network's nodes replaced by the layers that they belong to."""
+        return in_words(text, self.labels)
 
     @property
     def output_dtype(self) -> np.dtype[Any]:
@@ -130,7 +160,17 @@ def deploy_traced(
     traced: bytes, input_shape: tuple[int, int, int], *, precision: Precision, calibration: npt.NDArray[np.uint8]
 ) -> DeployedNetwork:
     """Return the network that `tracing.trace` wrote, as it ships; arguments and errors as for `deploy`."""
-    model = onnx.load_from_string(traced)
+    model, labels = take_over(onnx.load_from_string(traced))
+    try:
+        deployed = _deploy(model, input_shape, precision, calibration)
+    except ToolchainError as error:
+        raise ToolchainError(in_words(str(error), labels)) from error
+    return dataclasses.replace(deployed, labels=labels)
+
+
+def _deploy(
+    model: onnx.ModelProto, input_shape: tuple[int, int, int], precision: Precision, calibration: npt.NDArray[np.uint8]
+) -> DeployedNetwork:
     free_batch(model, TRACED)
     use_equivalents(model)
     float_onnx = bytes(model.SerializeToString())

@@ -1,18 +1,20 @@
 """ONNX that a process nobody trusts has written: what it must be before it is loaded, what it holds, what it equals.
 
-What passes is run by onnxruntime outside the jail: a flaw of its known operators would be within reach of hostile code.
+What passes is run by onnxruntime outside the jail, in a process of its own (`bounded`).
 """
 
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.operator_cost import OPERATORS, operations
+from automcu_ray.deploy.operator_cost import macs as count_macs
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
 
 MAX_BYTES = 64_000_000
@@ -20,15 +22,7 @@ MAX_NODES = 5_000
 MAX_INPUTS = 64  # of one operator: a wide Concat has some ten
 MAX_TENSOR = 1 << 22  # values of one intermediate tensor, for the images traced: 2 MB an image at int8
 MAX_VALUES = 1 << 25  # of all intermediate tensors together
-MAX_MACS = 1_000_000_000  # per image; an STM32H7 would take several seconds
-OPERATORS = frozenset(
-    """Abs Add And ArgMax AveragePool BatchNormalization Cast Clip Concat Constant ConstantOfShape Conv ConvTranspose
-    Cos DepthToSpace Div Einsum Elu Equal Erf Exp Expand Flatten Gather Gemm GlobalAveragePool GlobalMaxPool
-    Greater HardSigmoid HardSwish Identity InstanceNormalization LayerNormalization LeakyRelu Less Log LogSoftmax LRN
-    MatMul Max MaxPool Mean Min Mul Neg Not Or PRelu Pad Pow Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean
-    ReduceMin ReduceProd ReduceSum Relu Reshape Resize Selu Shape Sigmoid Sign Sin Slice Softmax Softplus Softsign
-    SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where""".split()
-)
+MAX_OPERATIONS = 1_000_000_000  # per image; an STM32H7 would take several seconds
 _TRAINING_TOO = OPERATORS | {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "TENSOR", "FLOATS", "INTS"})
 _TYPES = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
@@ -37,10 +31,15 @@ _FEW_VALUES = 64  # constants in the code up to this size are structure: shapes,
 
 @dataclass(frozen=True)
 class ForeignNetwork:
-    """What a checked model holds: parameters after folding BatchNorm, multiply-accumulates an image."""
+    """What a checked model holds: parameters after folding BatchNorm, multiply-accumulates an image.
+
+    `stored` are the parameters that are not the same as others, `largest` the values of the largest tensor, an image.
+    """
 
     parameters: int
     macs: int
+    stored: int = field(compare=False)  # equal biases are stored once until they have been trained
+    largest: int
 
 
 def check_foreign(model: bytes, input_shape: tuple[int, int, int], num_classes: int) -> ForeignNetwork:
@@ -151,26 +150,16 @@ def _measure(model: onnx.ModelProto) -> ForeignNetwork:
     values = sum(math.prod(shapes[name] or ()) for name in names)
     if values > MAX_VALUES or any(math.prod(shapes[name] or ()) > MAX_TENSOR for name in names):
         raise _refusal(f"its intermediate tensors are too large: {values} values for {TRACED} images")
-    macs = sum(_macs(node, {**weights, **shapes}) for node in graph.node) // TRACED
-    if macs > MAX_MACS:
-        raise _refusal(f"it needs {macs} multiply-accumulates an image, over {MAX_MACS}")
+    known = {**weights, **{name: shape or () for name, shape in shapes.items()}}
+    needed = sum(operations(node, known) for node in graph.node) // TRACED
+    if needed > MAX_OPERATIONS:
+        raise _refusal(f"it needs {needed} operations an image, over {MAX_OPERATIONS}")
     floats = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT}
     again = [floats[n.input[0]] for n in graph.node if n.op_type == "Identity" and n.input[0] in floats]
-    return ForeignNetwork(sum(math.prod(tensor.dims) for tensor in (*floats.values(), *again)), macs)
-
-
-def _macs(node: onnx.NodeProto, shapes: dict[str, Any]) -> int:
-    """Return the multiply-accumulates of convolutions and matrix products; the rest counts as nothing."""
-    if node.op_type in ("Conv", "Gemm", "MatMul"):
-        result, operand = shapes[node.output[0]], shapes[node.input[1]]
-        if node.op_type == "Conv":
-            return math.prod((*result, *operand[1:]))
-        left = shapes[node.input[0]]
-        transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
-        return math.prod((*result, left[0] if transposed else left[-1]))
-    if node.op_type == "ConvTranspose":
-        return math.prod((*shapes[node.input[0]], *shapes[node.input[1]][1:]))
-    return 0
+    stored, repeated = (sum(math.prod(tensor.dims) for tensor in group) for group in (floats.values(), again))
+    macs = sum(count_macs(node, known) for node in graph.node) // TRACED
+    largest = max(math.prod(known[name]) for name in names) // TRACED
+    return ForeignNetwork(stored + repeated, macs, stored, largest)
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:

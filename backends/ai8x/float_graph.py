@@ -12,7 +12,6 @@ from onnx import numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
-from automcu_ray.deploy.torch_network import spec_names
 from automcu_ray.networks.graph import NETWORK_INPUT, Graph, Op, Shape
 from backends.ai8x.limits import Refused, cannot_run
 
@@ -24,7 +23,7 @@ class Source:
     """A network with its values.
 
     Attributes:
-        graph: the operators, named as the specification names them.
+        graph: the operators, named as the specification, or the code, names its layers.
         weights: by operator, (outputs, inputs / groups, rows, columns), or (outputs, inputs) of a linear one.
         biases: by operator, (outputs,).
         reach: by operator, the largest magnitude of its output over the calibration images; some are not known.
@@ -43,7 +42,10 @@ def read(deployed: DeployedNetwork) -> Source:
         Refused: a node that is no operator of ours, or has a form that ours never have.
         ToolchainError: an ONNX file that contradicts itself.
     """
-    reader = _Reader(onnx.load_from_string(deployed.float_onnx), deployed.input_shape)
+    model = onnx.load_from_string(deployed.float_onnx)
+    for node in model.graph.node:  # in messages, and nowhere else: layers are numbers in what is written
+        node.name = deployed.labels.get(node.name, node.name)
+    reader = _Reader(model, deployed.input_shape)
     try:
         reader.run()
         graph = onnx.load_from_string(deployed.onnx).graph
@@ -78,7 +80,7 @@ class _Reader:
         self.at = {graph.input[0].name: NETWORK_INPUT}
         self.readers = Counter(name for node in graph.node for name in node.input)
         for node in graph.node:
-            name = _name(node)
+            name = node.name
             times = sum(op.name.partition("#")[0] == name for op in self.ops)
             self.name = f"{name}#{times + 1}" if times else name  # a module of generated code may run more than once
             make = _OPERATORS.get(node.op_type)
@@ -184,12 +186,7 @@ _OPERATORS = {
 
 
 def _refused(node: onnx.NodeProto, reason: str) -> Refused:
-    return Refused(cannot_run(_name(node), reason))
-
-
-def _name(node: onnx.NodeProto) -> str:
-    """Return the operator's name in the specification; in generated code, its module's."""
-    return spec_names(f"{node.name}_quant").strip("/").removesuffix("_quant")
+    return Refused(cannot_run(node.name, reason))
 
 
 def _same(node: onnx.NodeProto, what: str, values: Any) -> int:

@@ -17,7 +17,7 @@ from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.planner import largest_at_peak
-from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_program, scratch_folder
+from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_confined, scratch_folder
 from backends.source_fingerprint import SHARED, digest
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
@@ -56,7 +56,7 @@ class CQemuBackend(Backend):
     measures = frozenset({"ram", "flash", "operators"})
     boards = ("qemu",)
 
-    def __init__(self, *, stack_bytes: int = 1024, run: Runner = run_program) -> None:
+    def __init__(self, *, stack_bytes: int = 1024, run: Runner = run_confined) -> None:
         super().__init__(run=run)
         self.stack_bytes = stack_bytes
 

@@ -16,7 +16,6 @@ from emx_onnx_cgen.compiler import Compiler, CompilerOptions
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
-from automcu_ray.deploy.onnx_graph import with_batch_one
 from backends.c_qemu.emx_patches import PatchedTemplates
 from backends.c_qemu.overlaps import descending
 from backends.c_qemu.schedule import Call, Schedule, emx_calls, schedule
@@ -59,7 +58,7 @@ def generate_float(deployed: DeployedNetwork) -> Emitted:
     compiler, emitter = _compiler()
     emitter.layout = None
     try:
-        text: str = compiler.compile(with_batch_one(deployed.onnx))
+        text: str = compiler.compile(deployed.with_batch_one())
     except Exception as error:  # emx-onnx-cgen raises its own errors, KeyError and AssertionError alike
         cause = error.__cause__ or error  # it wraps what a template's loader says
         if isinstance(cause, ToolchainError):

@@ -170,7 +170,7 @@ def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, fol
         what = str(error) if isinstance(error, AutoMcuError) else f"{type(error).__name__}: {error}"
         broken = Violation(rung=Rung.CONVERT, resource="tool", message=what[:500])
         return FeasibilityReport(feasible=False, backend=backend.name, rung=Rung.CONVERT, violations=(broken,))
-    return in_words_of_the_spec(firmware.report)
+    return in_words_of_the_spec(firmware.report, deployed)
 
 
 @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)

@@ -5,6 +5,7 @@ out itself.
 """
 
 import ctypes
+import errno
 import inspect
 import json
 import mmap
@@ -49,10 +50,10 @@ class Unfit(Exception):
 
 
 def run(request: dict[str, Any], files: list[int], server: int) -> NoReturn:
-    """Answer one request with the candidate's socket and data (open files), and end the process, as its server does."""
+    """Answer one request by the candidate's socket (an open file), and end the process, as its server does."""
     stage = "start"
     try:
-        talk, *data = files
+        (talk,) = files
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)  # `mode: none` has nothing else
         if os.getppid() != server:
             os._exit(1)  # it had ended already
@@ -70,7 +71,7 @@ def run(request: dict[str, Any], files: list[int], server: int) -> NoReturn:
         _forward(network, request)
         if request["train"]:
             stage = _enter("train", channel)
-            _train(network, request, data, channel)
+            _train(network, request, channel)
         else:
             shift_norms(network)
         stage = _enter("export", channel)
@@ -106,10 +107,12 @@ def _limit(request: dict[str, Any]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_NOFILE: OPEN_FILES if request["device"] == "cpu" else CUDA_OPEN_FILES,
     }
     if request["processes"] is not None:  # outside a sandbox all processes of the user would count
         limits[resource.RLIMIT_NPROC] = request["processes"]
+        limits[resource.RLIMIT_SIGPENDING] = request["processes"]
     if request["device"] == "cpu":  # CUDA reserves more addresses than there is memory: there the server watches alone
         with open("/proc/self/statm") as statm:
             reserved = int(statm.read().split()[0]) * mmap.PAGESIZE
@@ -146,24 +149,32 @@ def _forward(network: nn.Module, request: dict[str, Any]) -> None:
         raise Unfit("forward returned values that are not finite")
 
 
-def _train(network: nn.Module, request: dict[str, Any], data: list[int], channel: socket.socket) -> None:
-    """Train as every candidate is trained; predictions go out each epoch, their accuracy comes back."""
+def _train(network: nn.Module, request: dict[str, Any], channel: socket.socket) -> None:
+    """Train as every candidate is trained; predictions go out at each report, whether they are better comes back.
+
+    Only now does the data come in: what the code does before has nothing to learn from.
+    """
+    _, data, _, _ = socket.recv_fds(channel, 1, len(request["arrays"]))
     images, labels, val_images = (_mapped(file, *about) for file, about in zip(data, request["arrays"], strict=True))
     reader = channel.makefile("r")
+    steps = 0.0
 
-    def accuracy() -> float:
+    def steps_upward() -> float:
+        """Return what grows with the accuracy, which is all that early stopping needs."""
+        nonlocal steps
         predictions = predict(network, val_images, request["device"])
         _send(channel, {"event": "predictions", "classes": predictions.tolist()})
-        return float(json.loads(reader.readline())["accuracy"])
+        steps += float(json.loads(reader.readline())["better"])
+        return steps
 
     protocol = Protocol.model_validate(request["train"])
     split = Arrays(images, labels)
     layout = torch.contiguous_format  # models write `view`, as every tutorial does
     if request["device"] == "cuda":
         limit_gpu_memory(request["gpus"])
-    for epoch in train_scored_by(accuracy, network, split, protocol, request["device"], request["seed"], layout=layout):
-        about = {"loss": epoch.loss, "last": epoch.last, "stopped_early": epoch.stopped_early}
-        _send(channel, {"event": "epoch", **about})
+    about = (network, split, protocol, request["device"], request["seed"])
+    for epoch in train_scored_by(steps_upward, *about, layout=layout):
+        _send(channel, {"event": "epoch", "loss": epoch.loss, "last": epoch.last})
 
 
 def _mapped(file: int, dtype: str, shape: list[int]) -> Any:
@@ -188,7 +199,8 @@ def _resource(error: BaseException, stage: str) -> str:
     """Return what a failure is about, as a Violation's `resource` names it; before the code runs it is not to blame."""
     if stage == "start":
         return "sandbox"
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+    full = isinstance(error, OSError) and error.errno == errno.ENOMEM  # mmap and its like
+    if full or isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         return "memory"
     if isinstance(error, OSError):
         return "sandbox"

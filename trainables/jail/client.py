@@ -7,12 +7,12 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from automcu_ray.core.errors import ToolMissingError
 from automcu_ray.core.training_recipe import Protocol
@@ -21,6 +21,7 @@ from automcu_ray.runtime.config import JailConfig
 from backends.programs import running, scratch_folder
 from trainables.datasets.base import Labels
 from trainables.jail.conversation import CandidateError, Conversation
+from trainables.jail.progress import Progress
 from trainables.jail.sandbox import require_sandbox, server_command
 from trainables.jail.shared import SharedArrays
 from trainables.training.loop import Epoch
@@ -77,37 +78,42 @@ class Jail:
         """
         request = self._request(code, self.config.check_seconds)
         started_s, forward_s = time.perf_counter(), 0.0
-        with self._candidate(request, []) as conversation:
+        with self._candidate(request) as conversation:
             for _ in conversation:
                 if conversation.stage == "export" and not forward_s:
                     forward_s = time.perf_counter() - started_s
         return _traced(conversation, forward_s)
 
     def train(
-        self, code: str, seed: int, protocol: Protocol, data: SharedArrays, val_labels: Labels
+        self, code: str, seed: int, protocol: Protocol, arrays: Sequence[NDArray[Any]], val_labels: Labels
     ) -> Iterator[Epoch | Traced]:
-        """Yield an Epoch after each one, and at last the trained network.
+        """Yield an Epoch after each report, and at last the trained network.
 
-        `data` are training images, their labels, and validation images. Validation labels stay here: class numbers
-        come out and their accuracy goes in, for early stopping. So an epoch's accuracy is what these class numbers
-        deserve; whether the exported network gives them is for the caller to see.
+        `arrays` are training images, their labels, and validation images; they go in once the network stands and has
+        run, within the time of a check. Validation labels stay here: class numbers come out, and where the protocol
+        stops early, whether they are better than before goes in, one bit a report. So an epoch's accuracy is what
+        these class numbers deserve; whether the exported network gives them is for the caller to see.
 
         Raises:
-            CandidateError: as `check`.
+            CandidateError: as `check`; or it ends its training before the protocol does.
         """
-        about = {"seed": seed, "train": protocol.model_dump(), "arrays": data.about}
-        request = self._request(code, self.config.train_seconds) | about
-        number, accuracy = 0, 0.0
-        with self._candidate(request, list(data.files)) as conversation:
-            for message in conversation:
-                if message.get("event") == "predictions" and number < protocol.reports:
-                    number, accuracy = number + 1, _accuracy(message.get("classes"), val_labels)
-                    conversation.answer({"accuracy": accuracy})
-                elif message.get("event") == "epoch":
-                    last, early = message.get("last") is True, message.get("stopped_early") is True
-                    epoch = -(-number // protocol.reports_per_epoch)
-                    loss = message.get("loss")
-                    yield Epoch(epoch, accuracy, loss if isinstance(loss, float) else float("nan"), last, early)
+        with contextlib.closing(SharedArrays(*arrays)) as data:
+            about = {"seed": seed, "train": protocol.model_dump(), "arrays": data.about}
+            request = self._request(code, self.config.train_seconds) | about
+            progress = Progress(protocol, val_labels)
+            with self._candidate(request) as conversation:
+                for message in conversation:
+                    stage = message.get("stage") if message.get("event") == "stage" else ""
+                    if stage == "build":  # said before the code runs
+                        conversation.limit(self.config.check_seconds + GRACE_S)
+                    elif stage == "train" and data.files:
+                        conversation.limit(self.config.train_seconds + GRACE_S)
+                        conversation.hand_over(data.files)
+                        data.close()
+                    elif message.get("event") == "predictions":
+                        conversation.answer({"better": progress.report(message.get("classes"))})
+                    elif message.get("event") == "epoch":
+                        yield progress.epoch(message.get("loss"), said_last=message.get("last") is True)
         yield _traced(conversation, 0.0)
 
     def start(self) -> None:
@@ -135,7 +141,7 @@ class Jail:
         }
 
     @contextlib.contextmanager
-    def _candidate(self, request: dict[str, Any], files: list[int]) -> Iterator[Conversation]:
+    def _candidate(self, request: dict[str, Any]) -> Iterator[Conversation]:
         """Start a candidate, and see to it that it is gone on every way out."""
         message = json.dumps(request, ensure_ascii=False).encode(errors="replace")
         if len(message) > MAX_JOB_BYTES:
@@ -146,7 +152,7 @@ class Jail:
             reports = Protocol.model_validate(request["train"]).reports if request["train"] else 0
             conversation = Conversation(ours, request["seconds"] + GRACE_S, 2 * reports + SPARE_MESSAGES)
             try:
-                socket.send_fds(control, [message], [theirs.fileno(), *files])
+                socket.send_fds(control, [message], [theirs.fileno()])
                 theirs.close()  # so that its end is heard
                 yield conversation
             finally:
@@ -212,12 +218,3 @@ def _traced(conversation: Conversation, forward_s: float) -> Traced:
         raise CandidateError(conversation.stage, "sandbox", "its process ended without a network")
     graphs, peak_memory_bytes = conversation.graphs, conversation.ended["peak_memory_bytes"]
     return Traced(graphs["inference"], graphs.get("training"), peak_memory_bytes, forward_s)
-
-
-def _accuracy(classes: Any, labels: Labels) -> float:
-    """Return the share of class numbers that are right; 0 for what is no list of them."""
-    try:
-        said = np.asarray(classes, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return float(np.mean(said == labels)) if said.shape == labels.shape else 0.0

@@ -79,6 +79,17 @@ class Conversation:
         except OSError as error:
             raise self._breach("it does not listen") from error
 
+    def hand_over(self, files: list[int]) -> None:
+        """Send open files."""
+        try:
+            socket.send_fds(self.channel, [b"\n"], files)
+        except OSError as error:
+            raise self._breach("it does not listen") from error
+
+    def limit(self, seconds: float) -> None:
+        """Set when it has to be over, in seconds from now."""
+        self.deadline_s = time.monotonic() + seconds
+
     def _keep_graph(self, message: dict[str, Any]) -> None:
         kind, size = message.get("kind"), message.get("size")
         if kind not in GRAPHS or kind in self.graphs or not isinstance(size, int) or size < 0:

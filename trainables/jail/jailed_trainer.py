@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from automcu_ray.core.training_recipe import Protocol
-from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
-from automcu_ray.deploy.untrusted_onnx import ForeignNetwork, check_foreign, network_hash
+from automcu_ray.deploy import foreign
+from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.untrusted_onnx import ForeignNetwork, network_hash
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import TrainingSummary
 from automcu_ray.runtime.config import JailConfig
 from trainables.datasets.base import Images, Split
 from trainables.jail.client import Jail, Traced
 from trainables.jail.conversation import CandidateError
-from trainables.jail.shared import SharedArrays
 from trainables.training.loop import Epoch
 from trainables.training.trainer import Trainer
 
@@ -37,7 +37,6 @@ class JailedTrainer(Trainer):
     ) -> None:
         super().__init__(task, protocol, train_split, val_split, gpus=gpus)
         self.jail = Jail(task, config, threads=threads, gpus=gpus if self.device == "cuda" else 0)
-        self.data: SharedArrays | None = None
 
     def start(self, code: str, *, seed: int) -> Iterator[Epoch]:  # type: ignore[override]
         """Return the training of a network whose weights are drawn from `seed`, an epoch at a time."""
@@ -58,17 +57,13 @@ class JailedTrainer(Trainer):
 
     def close(self) -> None:
         self.jail.close()
-        if self.data is not None:
-            self.data.close()
-            self.data = None
 
     def _epochs(self) -> Iterator[Epoch]:
         """Yield epochs; the last one only when the trained network is here, and the one that a check sees."""
         checked = self._structure(self.jail.check(self.code))
-        if self.data is None:
-            self.data = SharedArrays(self.train_split.images, self.train_split.labels, self.val_split.images)
+        arrays = (self.train_split.images, self.train_split.labels, self.val_split.images)
         last: Epoch | None = None
-        for result in self.jail.train(self.code, self.seed, self.protocol, self.data, self.val_split.labels):
+        for result in self.jail.train(self.code, self.seed, self.protocol, arrays, self.val_split.labels):
             if isinstance(result, Traced):
                 if self._structure(result) != checked:
                     raise CandidateError("train", "sandbox", "the network trained is not the one that was checked")
@@ -87,12 +82,12 @@ class JailedTrainer(Trainer):
         Raises:
             ToolchainError: it may not be loaded here at all.
         """
-        found = check_foreign(traced.inference, self.task.input_shape, self.task.num_classes)
+        found = foreign.check(traced.inference, self.task.input_shape, self.task.num_classes)
         return found, network_hash(traced.inference)
 
     def _deploy(self, calibration: Images) -> DeployedNetwork:
         model, shape = self.traced.inference, self.task.input_shape
-        return deploy_traced(model, shape, precision=self.task.precision, calibration=calibration)
+        return foreign.deploy(model, shape, precision=self.task.precision, calibration=calibration)
 
     def _peak_memory_bytes(self) -> int | None:
         return self.traced.peak_memory_bytes if self.device == "cpu" else None

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from automcu_ray.core.confinement import NAMESPACES, SYSTEM
 from automcu_ray.core.errors import ToolMissingError
 from automcu_ray.runtime.config import JailConfig
 from backends.programs import run_program, scratch_folder
@@ -82,8 +83,7 @@ def _sandbox(*, gpu: bool) -> list[str]:
     rights = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if is_root else ["--unshare-user", "--uid", uid]
     drop = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all"] if is_root else []
     return [
-        *("bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
-        *("--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "jail", "--cap-drop", "ALL", *rights),
+        *(*NAMESPACES, "--hostname", "jail", *rights),
         *folders,
         *("--proc", "/proc", "--dev", "/dev"),
         *mounts,
@@ -101,5 +101,5 @@ def _exists(uid: int) -> bool:
 
 def _readable() -> list[str]:
     """Return what is visible inside: system libraries, the interpreter with its packages, our own two packages."""
-    system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu"]
+    system = [*SYSTEM, "/sys/devices/system/cpu"]
     return [*system, *dict.fromkeys([sys.base_prefix, sys.prefix]), *(str(CODE / package) for package in PACKAGES)]

@@ -1,4 +1,8 @@
-"""Training data as sealed anonymous memory: a jail can map it, and the kernel refuses to write it, whoever asks."""
+"""Training data as sealed anonymous memory: a jail can map it, and the kernel refuses to write it, whoever asks.
+
+A fresh copy for every training (0.1 s for CIFAR-10): what a file carries beside its bytes, such as its offset, times
+and extended attributes, is never what another candidate has left there.
+"""
 
 import fcntl
 import os
@@ -11,7 +15,7 @@ _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_
 
 
 class SharedArrays:
-    """Arrays as open files: `files` go into the jail, `about` says each one's type and shape.
+    """Arrays as files that are open for reading: `files` go into the jail, `about` says each one's type and shape.
 
     They hold memory, not disk, and are gone with this process however it ends.
     """
@@ -23,8 +27,10 @@ class SharedArrays:
             file = os.memfd_create("split", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             with open(file, "wb", closefd=False) as memory:
                 memory.write(array.reshape(-1).view(np.uint8).data)
+            os.fchmod(file, 0o444)
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
-            self.files.append(file)
+            self.files.append(os.open(f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC))
+            os.close(file)
 
     def close(self) -> None:
         """Give the memory back, once no jail maps it any more."""

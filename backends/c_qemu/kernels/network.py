@@ -39,7 +39,7 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None) -> Printed:
         ToolchainError: an operator, or a form of one, that no kernel computes.
     """
     variant = variant_of(core)
-    layers, shapes, constants = read(deployed.onnx, variant)
+    layers, shapes, constants = read(deployed.with_batch_one(), variant)
     calls = [call for number, layer in enumerate(layers) for call in _calls(number, layer)]
     sizes = {name: prod(shapes[name]) for call in calls for name in call.writes if name != OUTPUT}
     made = schedule(calls, sizes)

@@ -8,7 +8,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.deploy.onnx_graph import with_batch_one
 from backends.c_qemu.kernels import moving, pointwise
 from backends.c_qemu.kernels.layer import Array, Layer, Variant
 from backends.c_qemu.kernels.weighted import Quantised, Window, convolution, linear, quantised
@@ -65,13 +64,15 @@ class Node:
         return ToolchainError(f"int8 {self.kind} should have {wanted} to become C; other forms have no kernel.")
 
 
-def read(model: bytes, variant: Variant) -> tuple[list[Layer], dict[str, Shape], dict[str, Array]]:
+def read(model: onnx.ModelProto, variant: Variant) -> tuple[list[Layer], dict[str, Shape], dict[str, Array]]:
     """Return a graph's layers in order, the shapes of all tensors, and the constants that layers read as tensors.
+
+    `model` is for one image, with the types and shapes of all tensors.
 
     Raises:
         ToolchainError: an operator or a form of one that no kernel computes.
     """
-    graph = with_batch_one(model).graph
+    graph = model.graph
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     values = [*graph.input, *graph.output, *graph.value_info]
     shapes: dict[str, Shape] = {}

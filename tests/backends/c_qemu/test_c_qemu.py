@@ -167,10 +167,10 @@ def test_an_overflow_becomes_a_violation_with_layer_and_bytes(tmp_path: Path, ta
     made = build_plain(CQemuBackend(run=run), target, tmp_path, ram_kb=2)
     (violation,) = made.report.violations
     assert (violation.resource, violation.found_bytes, violation.limit_bytes) == ("ram", 2100, 2048)
-    assert violation.where == "/stem/stem.0/Conv_quant"  # 8 x 12 x 12, the largest at the peak
+    assert violation.where == "node0_quant"  # 8 x 12 x 12, the largest at the peak
     assert violation.message == (
         "ram needs 2100 bytes, 52 more than the limit of 2048; "
-        "the largest part is the output of /stem/stem.0/Conv_quant (1152 bytes)."
+        "the largest part is the output of node0_quant (1152 bytes)."
     )
     assert made.elf is None and not (tmp_path / "net.elf").exists()
 

@@ -156,7 +156,7 @@ def test_a_toolchain_without_an_elf_can_make_a_winner_and_no_board_is_asked(digi
 
 @TOOLS
 def test_second_opinions_stand_beside_the_verdict_and_decide_nothing(digits_task: Task, tmp_path: Path) -> None:
-    no = Violation(rung=Rung.CONVERT, resource="operator", where="/layer_2__add/Add_quant", message="no add here")
+    no = Violation(rung=Rung.CONVERT, resource="operator", where="node0_quant", message="no add here")
     opinions = (
         VendorBackend(no),
         BrokenBackend(ToolchainError("it fell over")),
@@ -166,7 +166,7 @@ def test_second_opinions_stand_beside_the_verdict_and_decide_nothing(digits_task
     assert found.usable and found.feasibility and found.feasibility.backend == "c_qemu"
     refused, broken, crashed = found.second_opinions
     (violation,) = refused.violations
-    assert (violation.where, violation.message, refused.flash_bytes) == ("layer_2.add", "no add here", 1000)
+    assert (violation.where, violation.message, refused.flash_bytes) == ("layer_1.conv", "no add here", 1000)
     assert broken.violations[0].resource == "tool" and broken.violations[0].message == "it fell over"
     assert crashed.violations[0].message == "ValueError: not a zip file"
     assert not (tmp_path / "abc" / "shipped" / "vendor").exists(), "what does not fit does not ship"

@@ -64,6 +64,15 @@ def test_what_does_not_fit_says_by_how_much(toolchain: CodeToolchain) -> None:
 
 
 @TOOLS
+def test_what_is_far_too_large_is_refused_before_it_is_quantised(toolchain: CodeToolchain) -> None:
+    wide = NET.replace("width=4", "width=200_000").replace("3, stride=2", "1, stride=8").replace("9 * width", "width")
+    report = toolchain.check(Candidate(hash="abc", code=wide))
+    (violation,) = report.violations
+    assert (report.rung, violation.resource, violation.limit_bytes) == (Rung.ANALYTIC, "flash", 48 * 1024)
+    assert violation.found_bytes == 2 * 200_000 + 10 * 200_000 + 10
+
+
+@TOOLS
 def test_the_same_network_written_otherwise_is_known(toolchain: CodeToolchain) -> None:
     again = NET.replace("self.act(self.conv(x))", "nn.functional.relu(self.conv(x))").replace("conv", "first")
     hashes = [toolchain.check(Candidate(hash="abc", code=c)).network_hash for c in (NET, again)]

@@ -1,0 +1,1 @@
+"""Programs that attack the jail, one module a family: what each tries stands in its name."""
