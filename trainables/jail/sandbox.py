@@ -84,6 +84,11 @@ def _sandbox(*, gpu: bool) -> list[str]:
     return [
         *("bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
         *("--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "jail", "--cap-drop", "ALL", *rights),
+        *(
+            "--setenv",
+            "PATH",
+            "/usr/bin:/bin",
+        ),  # what starts inside is looked for there, wherever the user's PATH leads
         *folders,
         *("--proc", "/proc", "--dev", "/dev"),
         *mounts,
