@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,22 +79,26 @@ class Repository:
 
     def append(self, *events: AnyEvent) -> None:
         """Write events, all or none of them, and wait until the disk has them."""
+        if self.path is not None:
+            self._write(self.path, events)
         for event in events:
             self._keep(event)
-        if self.path is None:
-            return
+
+    def _write(self, path: Path, events: Sequence[AnyEvent]) -> None:
         lines = []
         for event in events:
             short = isinstance(event, Proposed | RecordAdded)  # what comes a thousand times, without its defaults
             row = {"event": event.event, **event.model_dump(mode="json", exclude_defaults=short)}
             lines.append(json.dumps(row, separators=(",", ":")) + "\n")
-        with self.path.open("a", encoding="utf-8") as file:
+        with path.open("ab", buffering=0) as file:
             if self._whole_bytes is not None:  # killed while writing: this line must start a line
                 file.truncate(self._whole_bytes)
-                self._whole_bytes = None
-            file.write("".join(lines))
-            file.flush()
+            self._whole_bytes = file.seek(0, os.SEEK_END)  # where the disk is full, part of a line may be written
+            data = "".join(lines).encode()
+            while data:
+                data = data[file.write(data) :]
             os.fsync(file.fileno())
+            self._whole_bytes = None
 
     def write_parquet(self, path: Path) -> None:
         """Write one row a record: the columns people filter and plot by."""

@@ -1,5 +1,6 @@
 """The journal: nothing finished is lost, whatever kills the process."""
 
+import resource
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -118,6 +119,21 @@ def test_a_line_that_nobody_of_us_wrote_is_an_error_that_names_it(tmp_path: Path
     (tmp_path / "journal.jsonl").write_bytes(b'{"event":"started"}\n' + line.encode("latin-1") + b"\n")
     with pytest.raises(ConfigError, match="line 2 is not a journal event"):
         Repository(tmp_path / "journal.jsonl")
+
+
+def test_a_disk_that_is_full_in_mid_line_costs_that_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(tmp_path / "journal.jsonl")
+    repository.add(trained(1, 0.5))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "journal.jsonl").stat().st_size + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            repository.add(trained(2, 0.6))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [record.candidate.number for record in repository.records] == [1]
+    repository.add(trained(3, 0.7))
+    assert [record.candidate.number for record in Repository(tmp_path / "journal.jsonl").records] == [1, 3]
 
 
 def test_a_number_of_more_than_32_bits_stands_in_the_parquet(tmp_path: Path) -> None:
