@@ -47,9 +47,10 @@ def start(resources: Resources) -> bool:
     """
     if ray.is_initialized():
         return False
+    if resources.ray_address is None:
+        _check_loopback()
     try:
         if resources.ray_address is None:
-            _check_loopback()
             gpus = None if torch.cuda.is_available() else 0  # what torch cannot use would only limit the slots
             here: dict[str, Any] = {"num_cpus": len(os.sched_getaffinity(0)), "num_gpus": gpus}
             ray.init(address="local", **here, include_dashboard=False, logging_level="ERROR", log_to_driver=False)

@@ -124,7 +124,7 @@ def test_no_loopback_is_one_line_at_once(fresh: dict[str, Any], monkeypatch: pyt
         raise OSError(99, "Cannot assign requested address")
 
     monkeypatch.setattr(cluster.socket, "create_server", none)
-    with pytest.raises(ToolMissingError, match=r"127\.0\.0\.1, which does not answer: Cannot.*ip link set lo up"):
+    with pytest.raises(ToolMissingError, match=r"^Ray needs .* 127\.0\.0\.1, which does not answer: Cannot.*ip link set lo up"):
         cluster.start(Resources())
     assert not fresh
 
