@@ -10,10 +10,12 @@ BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
 ARGS ?=
 PIP_ARGS ?=
+FAULTS ?= 10
+FUZZ ?= 10000
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search quick test attacks test-slow lint bench check-vllm doctor docs docs-serve setup tools clean help
+.PHONY: search quick test attacks test-slow faults fuzz lint bench check-vllm doctor docs docs-serve setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
@@ -29,6 +31,12 @@ attacks: setup  ## hostile programs against the jail, with and without the scree
 
 test-slow: setup  ## whole default searches against what the README promises: minutes
 	$(BIN)/python -m pytest -m slow
+
+faults: setup  ## kill FAULTS searches at random moments, and print what that cost: a minute or two each
+	FAULTS=$(FAULTS) $(BIN)/python -m pytest -m faults tests/faults
+
+fuzz: setup  ## try FUZZ damaged inputs on each reader of what others write
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/fuzz
 
 lint: setup  ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check .

@@ -1,7 +1,6 @@
 """The only place that starts programs: every command is logged, bounded in time and disk and, if need be, killed."""
 
 import contextlib
-import fcntl
 import functools
 import os
 import resource
@@ -18,6 +17,7 @@ from typing import IO, Protocol
 
 from automcu_ray.core.confinement import confined, environment, obstacle
 from automcu_ray.core.errors import ToolchainError, ToolMissingError
+from automcu_ray.core.folder_lock import hold
 
 LOG = "commands.log"
 LOG_CHARS = 20_000  # of one command's output: a log is for people
@@ -209,28 +209,13 @@ def _scratch(pid: int) -> tempfile.TemporaryDirectory[str]:
             about = folder.lstat()
             mine = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
             if mine and time.time() - about.st_mtime > YOUNG_S:  # a young one may not be held yet
-                held = _hold(folder)
+                held = hold(folder)
                 shutil.rmtree(folder, ignore_errors=True)
                 os.close(held)
     made = tempfile.TemporaryDirectory(prefix=f"automcu-{pid}-")
     with contextlib.suppress(OSError):  # on a disk without locks nothing is removed either
-        _hold(Path(made.name))
+        hold(Path(made.name))
     return made
-
-
-def _hold(folder: Path) -> int:
-    """Return an open file that locks a folder until it is closed, by the process's end at the latest.
-
-    Raises:
-        OSError: another process holds it.
-    """
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        raise
-    return file
 
 
 def _log(folder: Path, argv: Sequence[str], outcome: str) -> None:

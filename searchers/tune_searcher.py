@@ -102,7 +102,10 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
     @property
     def next_number(self) -> int:
         """The number that the next proposal will get."""
-        return len(self.repository.proposed) + 1
+        number, taken = len(self.repository.proposed) + 1, self.repository.proposed
+        while number in taken:  # lines are missing in the journal
+            number += 1
+        return number
 
     @property
     def in_flight(self) -> int:

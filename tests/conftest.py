@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run side by side
 
 import platform
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from automcu_ray.core.errors import ToolMissingError
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.config import CONFIGS, JailConfig, read_yaml
 from backends.programs import missing
 
@@ -60,9 +62,20 @@ def ray_cluster() -> Iterator[None]:
     """One Ray for all tests: one CPU, and one GPU in name, so that who reserves it can be seen on any machine."""
     from automcu_ray.runtime.cluster import ray
 
-    ray.init(num_cpus=1, num_gpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init("local", num_cpus=1, num_gpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Handlers of signals as they were, and no signal of a test before."""
+    monkeypatch.setattr(interruption, "_received", None)
+    monkeypatch.setattr(interruption, "_urgent", False)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ Examples:
   automcu ablate --sweep my_sweep.yaml --seeds 3
 
 A sweep started again goes on where it stopped: a run that is done is not repeated, a run that was cut short is resumed.
-Exit status: 0 all runs are done, 1 a run failed, 2 the input or the machine needs fixing, 130 interrupted.
+Exit status: 0 all runs are done, 1 a run failed, 2 the input or the machine needs fixing, 130 or 143 interrupted.
 """
 
 

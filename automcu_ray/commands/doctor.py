@@ -5,7 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from automcu_ray.core.confinement import obstacle
+from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import CONFIGS, JailConfig, compose, load, names, read_yaml
+from automcu_ray.runtime.config import CONFIGS, JailConfig, compose, load, merge, names, parse_setting, read_yaml
 
 ENGINE_PACKAGES = {"openai": "openai", "hf_local": "transformers", "vllm": "vllm"}
 MAX_CHARS = 300
@@ -53,12 +54,44 @@ def _broken(kind: str, name: str, error: Exception) -> Finding:
     return Finding(kind, name, usable=False, needs=needs[:MAX_CHARS])
 
 
-def _backend(name: str) -> Finding:
+@dataclass(frozen=True)
+class Settings:
+    """What `--set` says, by group; `taken` are the options that some plugin has."""
+
+    groups: Mapping[str, Any]
+    taken: set[tuple[str, str]] = field(default_factory=set)
+
+    @classmethod
+    def parse(cls, settings: Iterable[str]) -> "Settings":
+        """Return the settings, or raise ConfigError where one is for no plugin and not for the jail."""
+        groups: dict[str, Any] = {}
+        for setting in settings:
+            merge(groups, parse_setting(setting))
+        for group, options in groups.items():
+            if group not in ("backend", "engine", "jail") or not isinstance(options, dict):
+                raise ConfigError(f"doctor: --set wants backend.X=, engine.X= or jail.X=, found {group!r}.")
+        return cls(groups)
+
+    def options(self, kind: str, name: str, make: Callable[..., Any]) -> dict[str, Any]:
+        """Return a plugin's options: its file's, then those of the settings that it has."""
+        its_own = {key: value for key, value in load(kind, name).items() if key != "name"}
+        given = {key: value for key, value in self.groups.get(kind, {}).items() if key in plugins.options_of(make)}
+        self.taken.update((kind, key) for key in given)
+        return plugins.check_options(kind, name, make, {**its_own, **given})
+
+    def check_taken(self) -> None:
+        """Raise ConfigError where no plugin has an option."""
+        for kind in ("backend", "engine"):
+            for key in self.groups.get(kind, {}):
+                if (kind, key) not in self.taken:
+                    raise ConfigError(f"doctor: --set {kind}.{key}: no {kind} has such an option.")
+
+
+def _backend(settings: Settings, name: str) -> Finding:
     from backends import BACKENDS
 
     make = plugins.load("backend", BACKENDS, name)
-    options = {key: value for key, value in load("backend", name).items() if key != "name"}
-    backend = make(**plugins.check_options("backend", name, make, options))
+    backend = make(**settings.options("backend", name, make))
     does = f"measures {', '.join(sorted(backend.measures))}"
     if absent := backend.missing_programs():
         needs = f"{', '.join(absent)}: {backend.how_to_install()}"
@@ -78,14 +111,19 @@ def _board(name: str) -> Finding:
     return Finding("board", name, usable=True, version=board.version(), does=does)
 
 
-def _engine(name: str) -> Finding:
+def _engine(settings: Settings, name: str) -> Finding:
     from searchers.engines import ENGINES
 
     engine = plugins.load("engine", ENGINES, name)
     does = "a language model" if engine.is_language_model else "rules, no language model"
     package = ENGINE_PACKAGES.get(name, "")
     version = f"{package} {importlib.metadata.version(package)}" if package and _installed(package) else ""
-    found = check("engine", name, lambda: Finding("engine", name, usable=True, does=f"{does} {engine().model}".strip()))
+
+    def made() -> Finding:
+        model = engine(**settings.options("engine", name, engine)).model
+        return Finding("engine", name, usable=True, does=f"{does} {model}".strip())
+
+    found = check("engine", name, made)
     return replace(found, version=version, does=found.does or does)
 
 
@@ -101,10 +139,10 @@ def _sandbox(name: str) -> Finding:
     return Finding("sandbox", name, usable=not why, does=does, needs=why)
 
 
-def _jail(name: str) -> Finding:
+def _jail(settings: Settings, name: str) -> Finding:
     from trainables.jail.sandbox import require_sandbox
 
-    require_sandbox(JailConfig())
+    require_sandbox(JailConfig.model_validate(settings.groups.get("jail", {})))
     return Finding("jail", name, usable=True, does="runs generated code, isolated")
 
 
@@ -116,7 +154,7 @@ def _default_run(name: str) -> Finding:
     return Finding("run", name, usable=True, does=words)
 
 
-def find_all() -> Iterator[Finding]:
+def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
     """Yield a finding for each backend, board, engine and searcher, for both sandboxes, and for a plain run."""
     from backends import BACKENDS
     from backends.boards import BOARDS
@@ -125,13 +163,13 @@ def find_all() -> Iterator[Finding]:
     from trainables.datasets import DATASETS
 
     looks: list[tuple[str, Iterable[str], Callable[[str], Finding]]] = [
-        ("backend", BACKENDS, _backend),
+        ("backend", BACKENDS, partial(_backend, settings)),
         ("board", BOARDS, _board),
-        ("engine", ENGINES, _engine),
+        ("engine", ENGINES, partial(_engine, settings)),
         ("searcher", SEARCHERS, partial(_described, "searcher", SEARCHERS)),
         ("dataset", (), partial(_described, "dataset", DATASETS)),
         ("sandbox", ["bubblewrap"], _sandbox),
-        ("jail", ["bubblewrap"], _jail),
+        ("jail", ["bubblewrap"], partial(_jail, settings)),
         ("run", ["default"], _default_run),
     ]
     for kind, table, look in looks:
@@ -210,10 +248,16 @@ def _table(*titles: str) -> Table:
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="backend.X, engine.X or jail.X; can be repeated."),
+    ] = None,
 ) -> None:
     """Say what this machine can run. Exit status: 0 if a run without any flag can work, 1 if not."""
     targets, broken = find_targets()
-    findings = [*find_all(), *broken]
+    given = Settings.parse(settings or ())
+    findings = [*find_all(given), *broken]
+    given.check_taken()
     if as_json:
         found = {"machine": machine_facts(), "findings": [asdict(one) for one in findings], "targets": targets}
         print(json.dumps(found, indent=2))

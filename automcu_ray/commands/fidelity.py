@@ -20,7 +20,7 @@ Examples:
   automcu fidelity --set dataset.max_train=4500 --set dataset.val_share=0.33 --set trainer.full.epochs=12
 
 A study started again goes on where it stopped: no training is repeated. Validation alone is read, never the test set.
-Exit status: 0 all is done, 2 the input or the machine needs fixing, 130 interrupted.
+Exit status: 0 all is done, 2 the input or the machine needs fixing, 130 or 143 interrupted.
 """
 
 

@@ -28,7 +28,8 @@ Examples:
   automcu search --searcher llm --show-prompt
 
 KB means 1024 bytes. Any key of a run's config.yaml can be given to --set. Exit status: 0 a network was found,
-1 none was, 2 the input or the machine needs fixing, 130 interrupted (what is finished is kept; go on with --resume).
+1 none was, 2 the input or the machine needs fixing, 130 (Ctrl-C) or 143 (SIGTERM) interrupted: what is finished is
+kept; go on with --resume.
 """
 
 

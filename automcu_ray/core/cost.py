@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 
 
 class Cost(FrozenModel):
     """What one step has cost; costs add up with `+`."""
 
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Int64 = 0
+    cached_tokens: Int64 = 0
+    completion_tokens: Int64 = 0
     llm_seconds: float = 0.0
     toolchain_cpu_seconds: float = 0.0
     train_seconds: float = 0.0
@@ -35,7 +35,7 @@ class Cost(FrozenModel):
         ]
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(**{key: value + getattr(other, key) for key, value in self})
+        return Cost.model_construct(**{key: value + getattr(other, key) for key, value in self})  # a sum has no bound
 
 
 def total(costs: Iterable[Cost]) -> Cost:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 
 
 class Rung(StrEnum):
@@ -23,8 +23,8 @@ class Change(FrozenModel):
     """One field of a spec with another value: `where` reads `layer_4.out_channels`."""
 
     where: str
-    before: int | float
-    after: int | float
+    before: Int64 | float
+    after: Int64 | float
 
     def __str__(self) -> str:
         return f"{self.where} {self.before:g} -> {self.after:g}"
@@ -42,8 +42,8 @@ class Violation(FrozenModel):
     rung: Rung
     resource: str
     where: str = ""
-    found_bytes: int | None = None
-    limit_bytes: int | None = None
+    found_bytes: Int64 | None = None
+    limit_bytes: Int64 | None = None
     message: str
     fix: Change | None = None
 
@@ -86,11 +86,11 @@ class RamUsage(FrozenModel):
     A vendor's tool that leaves the stack to the user's project counts none: there `stack_bytes` is 0.
     """
 
-    arena_bytes: int
-    io_bytes: int
-    stack_bytes: int
-    data_bss_bytes: int
-    total_bytes: int
+    arena_bytes: Int64
+    io_bytes: Int64
+    stack_bytes: Int64
+    data_bss_bytes: Int64
+    total_bytes: Int64
 
 
 class FlashUsage(FrozenModel):
@@ -100,19 +100,19 @@ class FlashUsage(FrozenModel):
     harness and C library.
     """
 
-    code_bytes: int
-    weights_bytes: int
-    runtime_bytes: int
-    total_bytes: int
+    code_bytes: Int64
+    weights_bytes: Int64
+    runtime_bytes: Int64
+    total_bytes: Int64
 
 
 class Estimate(FrozenModel):
     """Sizes that nobody has measured, in bytes, with the error that 19 of 20 such estimates keep to."""
 
-    ram_bytes: int
-    flash_bytes: int
-    ram_error_bytes: int
-    flash_error_bytes: int
+    ram_bytes: Int64
+    flash_bytes: Int64
+    ram_error_bytes: Int64
+    flash_error_bytes: Int64
 
     def exceeds(self, ram_limit_bytes: int, flash_limit_bytes: int) -> set[str]:
         """Return the resources that may well be too small for the network: the error counts against it."""
@@ -136,16 +136,16 @@ class FeasibilityReport(FrozenModel):
     feasible: bool
     backend: str
     rung: Rung
-    ram_bytes: int | None = None
-    flash_bytes: int | None = None
+    ram_bytes: Int64 | None = None
+    flash_bytes: Int64 | None = None
     ram: RamUsage | None = None
     flash: FlashUsage | None = None
     estimate: Estimate | None = None
-    macs: int | None = None
-    parameters: int | None = None
+    macs: Int64 | None = None
+    parameters: Int64 | None = None
     operators: tuple[str, ...] = ()
-    instructions: int | None = None
-    stack_used_bytes: int | None = None
+    instructions: Int64 | None = None
+    stack_used_bytes: Int64 | None = None
     violations: tuple[Violation, ...] = ()
     seconds_by_rung: dict[str, float] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -1,14 +1,17 @@
 """The base of all data models here: immutable, and an unknown key is an error."""
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import ErrorDetails
 
 _WANTED = {  # where pydantic names a type of Python
     **dict.fromkeys(("tuple_type", "list_type"), "a list, like [a, b]"),
     **dict.fromkeys(("model_type", "dict_type"), "`key: value` lines"),
 }
+
+
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # what Parquet and floats can hold: JSON has no bounds of its own
 
 
 class FrozenModel(BaseModel):

@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, m
 
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import Violation
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.networks.cell import CellSpec
 from automcu_ray.networks.spec import ArchitectureSpec
 
@@ -49,10 +49,10 @@ class Candidate(FrozenModel):
     not be read as a candidate. In JSON the network stands under its kind: `spec`, `cell` or `code`.
     """
 
-    number: int = 0
+    number: Int64 = 0
     hash: str = ""
     network: Network | None = None
-    talk: int = 0
+    talk: Int64 = 0
     proposer: str = ""
     parent: str = ""
     diagnosis: Diagnosis | None = None

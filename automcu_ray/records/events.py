@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.records.manifest import Manifest
 from automcu_ray.records.record import Finalist, Measured, Record
@@ -38,7 +38,7 @@ class Started(Event):
     versions: dict[str, str] = Field(default_factory=dict)
     engine: EngineUsed | None = None
     host: dict[str, str] = Field(default_factory=dict)
-    data: dict[str, str | int] | None = None
+    data: dict[str, str | Int64] | None = None
 
 
 class Proposed(Event):
@@ -70,7 +70,7 @@ class TeacherChosen(Event):
     """The finalist that is best in float teaches the others."""
 
     event: Literal["teacher"] = "teacher"
-    number: int
+    number: Int64
     hash: str
 
 
@@ -85,7 +85,7 @@ class TestRead(Event):
 
     event: Literal["test_read"] = "test_read"
     reader: str = ""
-    images: int
+    images: Int64
 
 
 class Finished(Event):

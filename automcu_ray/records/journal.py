@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ class Repository:
         self.events: list[AnyEvent] = []
         self.records: list[Record] = []
         self.proposed: dict[int, Candidate] = {}
+        self._recorded: set[int] = set()  # numbers of candidates that have a record
         self._whole_bytes: int | None = None  # of a file whose last line is cut
         if path is not None and path.exists():
             self._read(path)
@@ -51,7 +53,7 @@ class Repository:
             if journal.stat().st_size > _LARGEST_BYTES:
                 raise ConfigError(f"{key}: {journal} has more than {_LARGEST_BYTES >> 20} MB.")
             return cls(journal)
-        except (OSError, RecursionError) as error:
+        except OSError as error:
             raise ConfigError(f"{key}: {journal} cannot be read as a journal: {str(error)[:100]}.") from error
 
     def propose(self, *candidates: Candidate) -> None:
@@ -77,22 +79,26 @@ class Repository:
 
     def append(self, *events: AnyEvent) -> None:
         """Write events, all or none of them, and wait until the disk has them."""
+        if self.path is not None:
+            self._write(self.path, events)
         for event in events:
             self._keep(event)
-        if self.path is None:
-            return
+
+    def _write(self, path: Path, events: Sequence[AnyEvent]) -> None:
         lines = []
         for event in events:
             short = isinstance(event, Proposed | RecordAdded)  # what comes a thousand times, without its defaults
             row = {"event": event.event, **event.model_dump(mode="json", exclude_defaults=short)}
             lines.append(json.dumps(row, separators=(",", ":")) + "\n")
-        with self.path.open("a", encoding="utf-8") as file:
+        with path.open("ab", buffering=0) as file:
             if self._whole_bytes is not None:  # killed while writing: this line must start a line
                 file.truncate(self._whole_bytes)
-                self._whole_bytes = None
-            file.write("".join(lines))
-            file.flush()
+            self._whole_bytes = file.seek(0, os.SEEK_END)  # where the disk is full, part of a line may be written
+            data = "".join(lines).encode()
+            while data:
+                data = data[file.write(data) :]
             os.fsync(file.fileno())
+            self._whole_bytes = None
 
     def write_parquet(self, path: Path) -> None:
         """Write one row a record: the columns people filter and plot by."""
@@ -119,12 +125,10 @@ class Repository:
             self._whole_bytes = len(whole)
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                self._keep(_EVENT.validate_python(json.loads(line)))
-            except ValueError as error:
-                why = str(error)
-                if isinstance(error, ValidationError):
-                    first = error.errors(include_url=False)[0]
-                    why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+                self._keep(_EVENT.validate_json(line))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")[:200]
                 raise ConfigError(
                     f"{path} line {number} is not a journal event ({why.splitlines()[0]}): "
                     f"restore the file, or start a new run."
@@ -132,16 +136,20 @@ class Repository:
 
     def _keep(self, event: AnyEvent) -> None:
         if isinstance(event, Proposed):
-            self.proposed[event.candidate.number] = event.candidate
+            self.proposed.setdefault(event.candidate.number, event.candidate)
         elif isinstance(event, RecordAdded):
-            self.records.append(event.record)
+            number = event.record.candidate.number
+            self.proposed.setdefault(number, event.record.candidate)
+            if number not in self._recorded:  # else a line that was copied: no candidate has two outcomes
+                self._recorded.add(number)
+                self.records.append(event.record)
         else:
             self.events.append(event)
 
 
 _SCHEMA = pa.schema(
     [
-        ("number", pa.int32()),
+        ("number", pa.int64()),
         ("hash", pa.string()),
         ("status", pa.string()),
         ("reason", pa.string()),
@@ -156,7 +164,7 @@ _SCHEMA = pa.schema(
         ("flash_bytes", pa.int64()),
         ("parameters", pa.int64()),
         ("macs", pa.int64()),
-        ("epochs", pa.int32()),
+        ("epochs", pa.int64()),
         ("seed", pa.int64()),
         ("train_seconds", pa.float64()),
         ("toolchain_cpu_seconds", pa.float64()),

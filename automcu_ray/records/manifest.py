@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, Tag
 
 from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.records.record import Quantised
 
 
@@ -22,13 +22,13 @@ class Encoding(FrozenModel):
     """How integers stand for real values: `(q - zero_point) * scale`; both None at float32."""
 
     scale: float | None
-    zero_point: int | None
+    zero_point: Int64 | None
 
 
 class InputEncoding(Encoding):
     """The network's input (channels, height, width), and how it is encoded."""
 
-    shape: tuple[int, int, int]
+    shape: tuple[Int64, Int64, Int64]
 
 
 class NetworkManifest(FrozenModel):
@@ -44,31 +44,31 @@ class NetworkManifest(FrozenModel):
     backend: str | None = None
     precision: str
     hash: str
-    number: int
-    ram_bytes: int | None
-    flash_bytes: int | None
-    ram_limit_bytes: int
-    flash_limit_bytes: int
+    number: Int64
+    ram_bytes: Int64 | None
+    flash_bytes: Int64 | None
+    ram_limit_bytes: Int64
+    flash_limit_bytes: Int64
     memory: Memory
     board: str | None
-    board_images: int | None
-    bit_equal_images: int | None
+    board_images: Int64 | None
+    bit_equal_images: Int64 | None
     board_agrees: bool | None = None
     board_largest_difference: float | None
-    instructions: int | None
-    stack_used_bytes: int | None
+    instructions: Int64 | None
+    stack_used_bytes: Int64 | None
     second_opinions: tuple[FeasibilityReport, ...] = ()
     val_accuracy: float
     val_accuracy_float: float | None
     test_accuracy: float
     quantised: tuple[Quantised, ...] = ()
-    test_images: int
+    test_images: Int64
     input: InputEncoding
     output: Encoding | None
     test_vectors: str = ""
     test_accuracy_float: float
-    seeds: dict[str, int | None]
-    data: dict[str, str | int] | None = None
+    seeds: dict[str, Int64 | None]
+    data: dict[str, str | Int64] | None = None
     teacher: str | None = None
     versions: dict[str, str]
     architecture: dict[str, Any] | str | None
@@ -80,7 +80,7 @@ class TableManifest(FrozenModel):
     model_config = ConfigDict(extra="ignore")
 
     table: str
-    number: int
+    number: Int64
     hash: str
     architecture: str
     val_accuracy: float

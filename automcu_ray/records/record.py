@@ -8,7 +8,7 @@ from pydantic import Field
 
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import FeasibilityReport
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.core.training_recipe import RankedBy
 from automcu_ray.networks.candidate import Candidate, Diagnosis
 
@@ -43,12 +43,12 @@ class TrainingSummary(FrozenModel):
     train_loss: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     ranked_by: RankedBy = "accuracy"
     quantised: tuple[Quantised, ...] = ()
-    epochs: int | None = None
+    epochs: Int64 | None = None
     stopped_early: bool | None = None
     seconds: float | None = None
-    peak_memory_bytes: int | None = None
+    peak_memory_bytes: Int64 | None = None
     device: str = ""
-    seed: int | None = None
+    seed: Int64 | None = None
     checkpoint: str = ""
 
     @property
@@ -131,7 +131,7 @@ def best(records: list[Record]) -> Record | None:
 def pareto_front(records: Sequence[Record]) -> list[Record]:
     """Return the trained records that no other one equals or beats in score, RAM and Flash; the highest score first."""
     measured = [(record, sizes) for record in records if record.scored and (sizes := _sizes(record)) is not None]
-    front: list[tuple[Record, tuple[int, int]]] = []
+    front: list[tuple[Record, tuple[Int64, Int64]]] = []
     for record, (ram, flash) in sorted(measured, key=lambda pair: (-pair[0].score, pair[1])):
         if not any(other[0] <= ram and other[1] <= flash for _, other in front):
             front.append((record, (ram, flash)))
@@ -154,12 +154,12 @@ class BoardResult(FrozenModel):
     """
 
     name: str
-    images: int
-    bit_equal_images: int
+    images: Int64
+    bit_equal_images: Int64
     largest_difference: float
     agrees: bool
-    instructions: int | None = None
-    stack_used_bytes: int | None = None
+    instructions: Int64 | None = None
+    stack_used_bytes: Int64 | None = None
     seconds: float | None = None
 
 
@@ -170,7 +170,7 @@ class Finalist(FrozenModel):
     who taught it, and what went wrong and cost it nothing.
     """
 
-    number: int
+    number: Int64
     hash: str
     training: TrainingSummary | None = None
     feasibility: FeasibilityReport | None = None
@@ -206,8 +206,8 @@ class Measured(FrozenModel):
     """
 
     key: str
-    number: int
+    number: Int64
     probe: str
-    repeat: int
+    repeat: Int64
     scores: tuple[Score, ...] = ()
     failure: str = ""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import scipy  # its stats load where they are first used: seconds
 
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.records.record import Record
 
 MIN_TRAINED = 3  # two points always correlate
@@ -17,8 +17,8 @@ class Trend(FrozenModel):
     Fewer `distinct_accuracies` than trained candidates hint at networks that differ in name only.
     """
 
-    outcomes: int
-    trained: int
+    outcomes: Int64
+    trained: Int64
     success_rate: float | None = None
     first_accuracy: float | None = None
     best_accuracy: float | None = None
@@ -26,8 +26,8 @@ class Trend(FrozenModel):
     spearman_p: float | None = None
     kendall: float | None = None
     kendall_p: float | None = None
-    distinct_candidates: int = 0
-    distinct_accuracies: int = 0
+    distinct_candidates: Int64 = 0
+    distinct_accuracies: Int64 = 0
 
     def line(self) -> str:
         """Return the trend in words, on one line."""

@@ -16,11 +16,11 @@ from automcu_ray.records.manifest import Manifest, TableManifest
 from automcu_ray.records.proposer_gains import ProposerGains
 from automcu_ray.records.record import Record
 from automcu_ray.records.search_dynamics import trend
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.config import RunConfig
 from automcu_ray.runtime.run_folder import RunFolder
 from automcu_ray.sizing.near_misses import TITLES, advice, by_resource, least_needs, shortages
 
-INTERRUPTED = 130  # the exit status of what Ctrl-C ends, as shells have it
 NO_LANGUAGE_MODEL = (
     "No language model takes part: engine 'offline' answers by rules. "
     "Configure one with --engine openai (see configs/engine/openai.yaml)."
@@ -40,7 +40,7 @@ def say(console: Console, text: str) -> None:
 def say_interrupted(console: Console, how_on: str = "The same command goes on.") -> int:
     """Print that work was stopped and how it goes on; return the exit status of that."""
     say(console, f"stopped before the end; what is finished is kept. {how_on}")
-    return INTERRUPTED
+    return interruption.status()
 
 
 def show_config(console: Console, config: RunConfig) -> None:
@@ -74,7 +74,7 @@ def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: 
 
 
 def outcome(console: Console, folder: RunFolder, task: Task, manifest: Manifest | None, *, interrupted: bool) -> int:
-    """Print the result; return the exit status: 0 with a winner (or none asked for), 1 without, 130 interrupted."""
+    """Print the result; return the exit status: 0 with a winner (or none asked for), 1 without, or a signal's."""
     tell = partial(say, console)
     repository = Repository(folder.journal)
     if repository.records:

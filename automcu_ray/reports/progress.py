@@ -12,6 +12,7 @@ from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record, best
 from automcu_ray.reports.console import say
+from automcu_ray.runtime import interruption
 
 
 class Progress(tune.Callback):  # type: ignore[misc]
@@ -32,6 +33,11 @@ class Progress(tune.Callback):  # type: ignore[misc]
             self._count(record)
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        interruption.check()
+        self._look()
+
+    def _look(self) -> None:
+        """Count, and print what is new."""
         now, live = time.monotonic(), len(self.searcher.live)
         if live and self.first_trial_s is None:
             self.first_trial_s = now
@@ -70,7 +76,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
 
     def close(self) -> None:
         """Print what is left, and clear the status line."""
-        self.on_step_begin(0, [])
+        self._look()
         if self._status is not None:
             self._status.stop()
 

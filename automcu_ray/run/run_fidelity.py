@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from automcu_ray.core.folder_lock import held
 from automcu_ray.records.events import NetworkMeasured
 from automcu_ray.records.journal import Repository
 from automcu_ray.reports.console import say, say_interrupted
@@ -38,8 +39,24 @@ def run_study(
 
     `ground.gpus` is a training's share of a GPU. A worker that dies is tried again twice; then that is the
     training's failure. Every result is a line of `<out>/journal.jsonl`, on disk before the next one is looked at.
+
+    Raises:
+        ConfigError: another process works on this study.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    with held(out):
+        return _run_study(title, subjects, todo, ground, out, console, cpus=cpus)
+
+
+def _run_study(
+    title: str,
+    subjects: Sequence[Subject],
+    todo: Sequence[Training],
+    ground: Ground,
+    out: Path,
+    console: Console,
+    *,
+    cpus: float,
+) -> int:
     journal = Repository(out / "journal.jsonl")
     known = {event.measured.key: event.measured for event in journal.all(NetworkMeasured)}
     keys = [training.key(ground) for training in todo]

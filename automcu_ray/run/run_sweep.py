@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from automcu_ray.core.errors import BoardError, EngineError, ToolchainError
+from automcu_ray.core.folder_lock import held
 from automcu_ray.records.events import Searched, Started
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.metrics import metrics, worked_seconds
@@ -26,10 +27,18 @@ _WORTH_RAY = 100  # look-up runs, of a fraction of a second each; Ray takes ten 
 
 
 def run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) -> int:
-    """Run what is left of a sweep; return the exit status: 0 all is done, 1 a run failed, 130 interrupted.
+    """Run what is left of a sweep; return the exit status: 0 all is done, 1 a run failed, 130 or 143 interrupted.
 
     Results are written of what is done, whatever ends the sweep.
+
+    Raises:
+        ConfigError: another process works on this sweep.
     """
+    with held(out):
+        return _run_sweep(sweep, todo, out, console)
+
+
+def _run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) -> int:
     folder = out / "runs"
     results = {run.name: done for run in todo if (done := read_result(folder, run.name))}
     say(console, f"{sweep.title}: {len(results)} of {len(todo)} runs are done; results: {out}")

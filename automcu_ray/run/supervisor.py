@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from automcu_ray.core.errors import ConfigError
+from automcu_ray.core.errors import ConfigError, ToolMissingError
+from automcu_ray.core.folder_lock import held
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.records.events import (
     EngineUsed,
@@ -49,8 +50,14 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     What is finished is in the journal when this returns or raises, and the report is written either way.
 
     Raises:
-        ConfigError: the data are not those that the run began with.
+        ConfigError: the data are not those that the run began with, or another process works on this run.
+        ToolMissingError: Ray has died.
     """
+    with held(folder.path):
+        return _run_alone(plan, folder, console, resumed=resumed)
+
+
+def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool) -> Manifest | None:
     data = plan.dataset.about if isinstance(plan.dataset, Dataset) else {}
     repository = Repository(folder.journal)
     started = repository.last(Started)
@@ -74,6 +81,13 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
     )
     try:
         return _run(plan, folder, repository, console)
+    except BaseException:
+        if name := cluster.died():
+            raise ToolMissingError(
+                f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished is "
+                f"kept: go on with --resume {folder.path}."
+            ) from None
+        raise
     finally:
         repository.write_parquet(folder.parquet)
         write_report(folder.report, plan.config, plan.task, repository)
@@ -116,7 +130,7 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         return manifest
     finally:
         if ours:
-            ray.shutdown()
+            cluster.stop()
 
 
 def look_up_all(plan: Plan) -> tuple[list[Record], Manifest | None]:

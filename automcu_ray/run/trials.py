@@ -10,7 +10,7 @@ from typing import Any
 
 from automcu_ray.reports.progress import Progress
 from automcu_ray.run.plan import Plan
-from automcu_ray.runtime import cluster
+from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import tune
 from searchers.gate.gate import FeasibilityCallback
 from searchers.tune_searcher import TuneSearcher
@@ -22,7 +22,7 @@ TRIALS_PER_TUNER = 1000
 
 
 def run(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) -> None:
-    """Run trials until the searcher is finished, the time is up, or Ctrl-C.
+    """Run trials until the searcher is finished, the time is up, or Ctrl-C or SIGTERM.
 
     Tune keeps each trial it has run, looks through all of them at every step and writes all into its snapshot, so a
     trial would cost ever more. A fresh Tuner every so many trials bounds that; searcher, gate and journal go on.
@@ -76,12 +76,13 @@ def slots(plan: Plan) -> int:
 
 
 def _interrupted(tuner: tune.Tuner) -> bool:
-    """Run a Tuner to its end; return whether that end was Ctrl-C.
+    """Run a Tuner to its end; return whether that end was Ctrl-C or SIGTERM.
 
     Tune's handler for it lets a step end and then puts the usual one back. One that has caught nothing would stay for
     good, and swallow the first Ctrl-C of what comes after.
     """
     usual = signal.getsignal(signal.SIGINT)
+    interruption.check()
     tuner.fit()
     unset = int(os.environ.get("TUNE_DISABLE_SIGINT_HANDLER", "0"))
     if unset or threading.current_thread() is not threading.main_thread():

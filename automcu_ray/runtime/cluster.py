@@ -2,6 +2,8 @@
 
 import math
 import os
+import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +19,94 @@ import torch
 from ray import tune
 
 from automcu_ray.core.errors import ConfigError, ToolMissingError
+from automcu_ray.runtime import interruption, ray_patches
 from automcu_ray.runtime.config import Resources
+from automcu_ray.runtime.ray_watch import RayWatch
 
-__all__ = ["per_finalist", "per_trial", "ray", "slots", "start", "toolchain_workers", "tune"]
+ray_patches.apply()
+
+__all__ = ["died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
 
 MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
 _CODE = Path(__file__).resolve().parents[2]  # the checkout, or site-packages
+_watch: RayWatch | None = None
 _PACKAGES = ("automcu_ray", "backends", "searchers", "trainables")
 
 
 def start(resources: Resources) -> bool:
     """Start Ray on this machine, or join the cluster at `ray_address`, whose workers then get this very code.
 
-    What it depends on must be installed there, and so must the packages of plugins.
+    No other cluster is joined, whatever RAY_ADDRESS or a file of Ray's says. What the code depends on must be installed
+    there, and so must the packages of plugins.
 
-    Returns whether that was still to do: who did it shuts it down.
+    Returns whether that was still to do: who did it shuts it down by `stop`.
 
     Raises:
         ToolMissingError: Ray does not start, or the cluster does not answer.
+        KeyboardInterrupt: Ctrl-C or SIGTERM meanwhile.
     """
     if ray.is_initialized():
         return False
+    if resources.ray_address is None:
+        _check_loopback()
     try:
         if resources.ray_address is None:
             gpus = None if torch.cuda.is_available() else 0  # what torch cannot use would only limit the slots
             here: dict[str, Any] = {"num_cpus": len(os.sched_getaffinity(0)), "num_gpus": gpus}
-            ray.init(**here, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+            ray.init(address="local", **here, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
         else:
             code = {
                 "py_modules": [str(_CODE / package) for package in _PACKAGES],
                 "env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1"},
             }
             ray.init(address=resources.ray_address, runtime_env=code, logging_level="ERROR", log_to_driver=False)
+    except SystemExit:  # by a handler of Ray's
+        interruption.interrupt(signal.SIGTERM)
     except Exception as error:  # Ray raises that very class where one of its processes is late
-        where = "on this machine" if resources.ray_address is None else f"at {resources.ray_address}"
         said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        if resources.ray_address is not None:
+            raise ToolMissingError(
+                f"no Ray cluster can be joined at {resources.ray_address}: {said} Does one run there (ray status "
+                f"--address {resources.ray_address}), with Ray {ray.__version__} and this Python? Without "
+                "resources.ray_address a run starts its own."
+            ) from error
         raise ToolMissingError(
-            f"Ray does not start {where}: {said} Is there memory left, room in /tmp, and a core that is not busy? "
-            "Then try again; nothing is lost."
+            f"Ray does not start on this machine: {said} Is there memory left, room in /tmp, and a core that is not "
+            "busy? Then try again; nothing is lost."
         ) from error
+    finally:
+        interruption.listen()  # Ray has set handlers of its own
+    interruption.check()
+    ray_patches.hush()
+    if resources.ray_address is None:
+        global _watch
+        _watch = RayWatch()
     return True
+
+
+def stop() -> None:
+    """End the Ray that `start` has started; what is left of one that has died is killed: it would be waited for."""
+    if _watch is not None:
+        _watch.close()
+    if not died():
+        ray.shutdown()
+
+
+def died() -> str:
+    """Return which of Ray's own processes has ended too early; "" while all is well."""
+    return "" if _watch is None else _watch.died
+
+
+def _check_loopback() -> None:
+    """Raise ToolMissingError where Ray's processes could not talk to each other: they would try for minutes."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
+            pass
+    except OSError as error:
+        raise ToolMissingError(
+            f"Ray needs this machine's loopback address 127.0.0.1, which does not answer: {error.strerror}. "
+            "Bring it up: ip link set lo up."
+        ) from error
 
 
 def per_trial(resources: Resources, *, reserved_gpus: float = 0.0) -> tuple[float, float]:

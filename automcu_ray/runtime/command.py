@@ -1,5 +1,7 @@
 """A command line: typer for the arguments, one line on stderr for what the user has to fix."""
 
+import errno
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +9,10 @@ from typing import Any
 import typer
 
 from automcu_ray.core.errors import AutoMcuError, ConfigError, ToolMissingError
+from automcu_ray.runtime import interruption
 
 FIX_AND_TRY_AGAIN = 2
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 STYLE: dict[str, Any] = dict(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
@@ -20,9 +24,48 @@ def run_command(command: Callable[..., Any], epilog: str = "") -> None:
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run an app with the arguments of this process; exit status 2 where the input or the machine needs fixing."""
+    """Run an app with the arguments of this process.
+
+    Exit status 2 where the input, the machine or the disk needs fixing, 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    interruption.listen()
+    try:
+        _run(app)
+    finally:
+        if interruption.urgent():  # Ray has died, and would be waited for at this process's end
+            status = sys.exc_info()[1]
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status.code if isinstance(status, SystemExit) and isinstance(status.code, int) else 1)
+
+
+def _run(app: typer.Typer) -> None:
     try:
         app()
+    except SystemExit as ended:  # 130: perhaps typer's, of a KeyboardInterrupt that nobody below has handled
+        sys.exit(interruption.status() if ended.code == 130 else ended.code)
     except AutoMcuError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(FIX_AND_TRY_AGAIN if isinstance(error, ConfigError | ToolMissingError) else 1)
+    except Exception as error:
+        if (trouble := _of_the_disk(error)) is None:
+            raise
+        where = f"{trouble.filename}: " if trouble.filename else ""
+        print(
+            f"error: {where}{trouble.strerror}. What is finished is kept: make room, or the folder writable, then go "
+            "on (search: --resume; else by the same command).",
+            file=sys.stderr,
+        )
+        sys.exit(FIX_AND_TRY_AGAIN)
+
+
+def _of_the_disk(error: BaseException) -> OSError | None:
+    """Return the first error of a full or write-protected disk that led to an error."""
+    found, seen = None, set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(one, OSError) and one.errno in _DISK:
+            found = one
+        one = one.__cause__ or one.__context__
+    return found

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from automcu_ray.core.errors import ConfigError, unknown_name
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
 from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
+from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Precision
 from automcu_ray.runtime import plugins
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
+_MOST_KEYS = 20
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
 
 
@@ -209,10 +210,13 @@ def parse_setting(setting: str) -> dict[str, Any]:
     if not equals or not path:
         raise ConfigError(f"--set wants key=value, for instance constraints.ram_kb=64; found {setting!r}.")
     try:
-        value: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {path}: {text!r} is not a YAML value.") from error
-    for key in reversed(path.split(".")):
+        value = parse_yaml(text)
+    except ValueError as error:
+        raise ConfigError(f"--set {path[:80]}: {text[:80]!r} is not a YAML value: {error}.") from error
+    keys = path.split(".")
+    if len(keys) > _MOST_KEYS:
+        raise ConfigError(f"--set {path[:80]}: no key has {len(keys)} parts.")
+    for key in reversed(keys):
         value = {key: value}
     return value  # type: ignore[no-any-return]
 
@@ -238,10 +242,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: no such file, or not a mapping.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no file {path}: give the path of a YAML file.") from None
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}.") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold `key: value` lines, found {type(data).__name__}.")

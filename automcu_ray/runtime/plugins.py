@@ -62,6 +62,12 @@ def _installed(group: str, path: tuple[str, ...]) -> EntryPoints:
     return entry_points(group=group)
 
 
+def options_of(make: Callable[..., Any]) -> list[str]:
+    """Return the names of a plugin's options: its keyword-only arguments."""
+    parameters = inspect.signature(make).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
 def check_options(
     kind: str, name: str, make: Callable[..., Any], options: Mapping[str, Any], *, given: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -72,8 +78,7 @@ def check_options(
     Raises:
         ConfigError: an option that `make` does not have, or a value of the wrong type or out of its range.
     """
-    parameters = inspect.signature(make).parameters.values()
-    known = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in given]
+    known = [option for option in options_of(make) if option not in given]
     hints = get_type_hints(make.__init__ if inspect.isclass(make) else make, include_extras=True)  # with their ranges
     checked = {}
     for key, value in options.items():

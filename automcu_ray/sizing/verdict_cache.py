@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.feasibility import FeasibilityReport
-from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
@@ -24,8 +24,8 @@ class Lesson(FrozenModel):
     """What a toolchain measured of a spec; the limits that it was held against do not matter here."""
 
     spec: ArchitectureSpec
-    ram_bytes: int = Field(gt=0)
-    flash_bytes: int = Field(gt=0)
+    ram_bytes: Int64 = Field(gt=0)
+    flash_bytes: Int64 = Field(gt=0)
 
 
 class VerdictCache:
@@ -48,7 +48,7 @@ class VerdictCache:
     def get(self, candidate_hash: str) -> FeasibilityReport | None:
         """Return the report, marked as cached, or None. An unreadable file counts as none."""
         try:
-            report = FeasibilityReport.model_validate_json(self._path(candidate_hash).read_text())
+            report = FeasibilityReport.model_validate_json(self._path(candidate_hash).read_bytes())
         except (OSError, ValidationError):
             return None
         return report.replace(cached=True, seconds_by_rung={})

@@ -13,11 +13,13 @@ from automcu_ray.core.feasibility import Rung, Violation
 from backends.ai8x.limits import SHARING, passes, processors
 
 MAX_BYTES = 1 << 25  # of a generated file; weights of 2 MB take 6 MB of text
-_MEMORY = re.compile(r"^ *(Weight|Bias) memory: +([\d,]+) bytes out of ([\d,]+) bytes total", re.MULTILINE)
+_MEMORY = re.compile(
+    r"^ *(Weight|Bias) memory: +(\d[\d,]{0,17}) bytes out of (\d[\d,]{0,17}) bytes total", re.MULTILINE
+)
 _UNQUANTISED = re.compile(r"WARNING: All weights for `(\S+)` are zero")
 _ERROR = re.compile(r"^ERROR:\s*(.+)$", re.MULTILINE)
-_LAYER = re.compile(r"\bLayer (\d+)\b")
-_SIZE = re.compile(r"\(size (\d+)\) with \w+ offset 0x([0-9a-f]+) .*instance size of (\d+)")
+_LAYER = re.compile(r"\bLayer (\d{1,9})\b")
+_SIZE = re.compile(r"\(size (\d{1,12})\) with \w+ offset 0x([0-9a-f]{1,8}) .*instance size of (\d{1,12})\b")
 _REFUSALS = (
     ("data_memory", r"exceeds data memory instance size|is overwriting input|Overlapping input and output"),
     ("weight_memory", r"Kernel memory exhausted"),

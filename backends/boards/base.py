@@ -1,5 +1,6 @@
 """A board runs a firmware on inputs and answers with outputs; the serial protocol is firmware/main.c's."""
 
+import re
 import struct
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +17,8 @@ from automcu_ray.core.errors import BoardError
 from automcu_ray.problem.target import McuTarget
 
 MAGIC = b"NET:"
+_LINE_BYTES = 1 << 16  # no line is longer: an output has two digits a byte
+_DIGITS = 16  # of a figure: 64 bits
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Port(Protocol):
 
     def write(self, data: bytes, /) -> int | None: ...
 
-    def read_until(self, expected: bytes, /) -> bytes: ...
+    def read_until(self, expected: bytes, size: int, /) -> bytes: ...
 
 
 class Board(ABC):
@@ -123,7 +126,7 @@ def greet(port: Port, input_bytes: int, output_bytes: int) -> None:
     Raises:
         BoardError: silence, rubbish, or other sizes.
     """
-    sizes = [_hex(word) for word in _words(port, "READY", 2)]
+    sizes = [int(_hex(word, _DIGITS), 16) for word in _words(port, "READY", 2)]
     if sizes != [input_bytes, output_bytes]:
         raise BoardError(f"the firmware should take {input_bytes} and give {output_bytes} bytes, found {sizes}.")
 
@@ -138,11 +141,11 @@ def ask(port: Port, payload: bytes, output_bytes: int) -> Answer:
     output, ticks, stack = _words(port, "OUT", 3)
     if len(output) != 2 * output_bytes:
         raise BoardError(f"the board should answer {output_bytes} bytes of output, found {len(output) // 2}.")
-    return Answer(_hex(output).to_bytes(output_bytes), _hex(ticks), _hex(stack))
+    return Answer(bytes.fromhex(_hex(output)), int(_hex(ticks, _DIGITS), 16), int(_hex(stack, _DIGITS), 16))
 
 
 def _words(port: Port, command: str, count: int) -> list[str]:
-    raw = bytes(port.read_until(b"\n"))
+    raw = bytes(port.read_until(b"\n", _LINE_BYTES))
     line = raw.decode("ascii", errors="replace").strip()
     if not raw.endswith(b"\n"):
         raise BoardError(f"the board should answer {command} in time, found {line[:80]!r}.")
@@ -155,8 +158,8 @@ def _words(port: Port, command: str, count: int) -> list[str]:
     return words
 
 
-def _hex(word: str) -> int:
-    try:
-        return int(word, 16)
-    except ValueError as error:
-        raise BoardError(f"the board should answer a hexadecimal number, found {word[:40]!r}.") from error
+def _hex(word: str, digits: int = _LINE_BYTES) -> str:
+    """Return a word that is hexadecimal digits, at most so many, and no sign or `_` that Python would read."""
+    if not re.fullmatch("[0-9a-fA-F]+", word) or len(word) > digits:
+        raise BoardError(f"the board should answer a hexadecimal number, found {word[:40]!r}.")
+    return word

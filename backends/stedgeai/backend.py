@@ -198,7 +198,7 @@ def _read(command: str, workdir: Path) -> VendorReport:
     found = read_text(_text(workdir / OUTPUT / f"{NAME}_{command}_report.txt"))
     if found.model != NAME:
         raise ToolchainError(f"the report should be about {NAME!r}, found {found.model!r}.")
-    for folder in (OUTPUT, WORKSPACE):
+    for folder in (OUTPUT, WORKSPACE) if found.runtime else ():  # without it there is no verdict, and `judge` says why
         path = workdir / folder / f"{NAME}_c_info.json"
         if path.exists():
             other = read_json(_text(path))

@@ -1,6 +1,6 @@
 """ST's JSON reports as figures: `network_report.json` (X-CUBE-AI 5 to Core 2.1) and `network_c_info.json`."""
 
-from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, NonNegativeInt, ValidationError
 
 from backends.stedgeai.report import Buffer, Runtime, VendorReport, agreed, unreadable
 
@@ -40,7 +40,9 @@ class _CBuffer(BaseModel):
 
 
 class _Node(BaseModel):
-    description: str
+    """A node of the C graph; Core 4.0 calls `type` what was `description`."""
+
+    description: str = Field(validation_alias=AliasChoices("description", "type"))
     macc: NonNegativeInt
 
 
@@ -58,8 +60,8 @@ class _Footprint(BaseModel):
     activations: NonNegativeInt
     io: tuple[NonNegativeInt, NonNegativeInt]
     weights: NonNegativeInt
-    kernel_flash: NonNegativeInt = 0
-    kernel_ram: NonNegativeInt = 0
+    kernel_flash: NonNegativeInt | None = None  # null where the tool found no compiler
+    kernel_ram: NonNegativeInt | None = None
 
 
 class _Tool(BaseModel):
@@ -120,7 +122,7 @@ def _from_c_info(found: _CInfo) -> VendorReport:
         rights: sum(p.used_size_bytes for p in found.memory_pools if p.rights == rights)
         for rights in ("ACC_READ", "ACC_WRITE")
     }
-    runtime = Runtime(sizes.kernel_flash, sizes.kernel_ram) if sizes.kernel_flash else None
+    runtime = Runtime(sizes.kernel_flash, sizes.kernel_ram or 0) if sizes.kernel_flash else None
     return VendorReport(
         tool=f"{found.environment.tools[0].name} {found.environment.tools[0].version}",
         model=graph.name,

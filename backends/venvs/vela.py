@@ -25,7 +25,7 @@ Accelerator = Literal[
     "ethos-u55-32", "ethos-u55-64", "ethos-u55-128", "ethos-u55-256", "ethos-u65-256", "ethos-u65-512"
 ]
 _SUMMARY_BYTES = 1 << 20
-_COUNT = re.compile(r"^(CPU|NPU) operators = (\d+) ", re.MULTILINE)
+_COUNT = re.compile(r"^(CPU|NPU) operators = (\d{1,9}) ", re.MULTILINE)
 _ON_CPU = re.compile(r"^ +CPU: (\S+) = (.+) \(outputs .*\)$", re.MULTILINE)
 _WARNING = re.compile(r"operator: (\w+), ofm: '(.+)'\nReason: (.+)$", re.MULTILINE)
 _MEMORIES = ("sram", "dram", "on_chip_flash", "off_chip_flash")
@@ -129,7 +129,10 @@ def read_summaries(text: str) -> list[Summary]:
     Raises:
         ToolchainError: no row, a row that is cut, a column that is missing, a figure that cannot be.
     """
-    lines = list(csv.reader(text.splitlines()))
+    try:
+        lines = list(csv.reader(text.splitlines()))
+    except csv.Error as error:  # a field of more than 128 KB
+        raise ToolchainError(f"vela's summary is no CSV: {error}.") from error
     if len(lines) < 2 or len(set(lines[0])) != len(lines[0]):
         raise ToolchainError(f"vela's summary should have a header and a row, found {text[:100]!r}.")
     found = []

@@ -16,6 +16,7 @@ from searchers.engines.base import Engine, Message, Reply, Request
 
 _RETRIED_STATUS = (408, 409, 429)  # and every 5xx
 _REFUSED_FORMAT = (400, 422)  # what servers say to a response_format they do not know
+_SECRET_CHARS = 8  # a shorter key (none, EMPTY, x) is no secret, and stands in sound replies
 _MAX_WAIT_S = 60.0  # a Retry-After beyond this is cut: the run goes on without the reply
 Tokens = Annotated[int, Field(ge=0, le=10**9)]  # what a server says is checked like any other text
 
@@ -92,7 +93,9 @@ class OpenAIEngine(Engine):
                 api_key=key, base_url=self.base_url, timeout=self.timeout_s, max_retries=0, http_client=http
             )
         except Exception as error:  # an address that is none
-            return [Reply.failed(_without(key, error), model=self.model) for _ in requests]
+            return [
+                Reply.failed(_scrubbed(key, f"{type(error).__name__}: {error}"), model=self.model) for _ in requests
+            ]
         async with client:
             return await asyncio.gather(*(self._safely(client, slots, key, request) for request in requests))
 
@@ -103,13 +106,15 @@ class OpenAIEngine(Engine):
             raise EngineError(f"the reply exceeds {self.max_reply_bytes} bytes: dropped unread")
 
     async def _safely(self, client: openai.AsyncOpenAI, slots: asyncio.Semaphore, key: str, request: Request) -> Reply:
-        """Return the reply or, whatever goes wrong, a Reply with the reason."""
+        """Return the reply or, whatever goes wrong, a Reply with the reason; a server's words come in here alone."""
         async with slots:
             start = time.monotonic()
             try:
-                return self._reply(await self._ask(client, request), time.monotonic() - start)
+                reply = self._reply(await self._ask(client, request), time.monotonic() - start)
             except Exception as error:
-                return Reply.failed(_without(key, error), model=self.model, seconds=time.monotonic() - start)
+                told = _scrubbed(key, f"{type(error).__name__}: {error}")  # before it is cut, perhaps within the key
+                return Reply.failed(told, model=self.model, seconds=time.monotonic() - start)
+            return reply.replace(**{name: _scrubbed(key, said) for name, said in reply if isinstance(said, str)})
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> "_Completion":
         if request.json_schema is None or not self.json_schema:
@@ -235,6 +240,6 @@ def _with_schema_in_words(request: Request) -> Request:
     return request.replace(messages=(*earlier, message))
 
 
-def _without(key: str, error: Exception) -> str:
-    """Return an error in words, without the key that a server may have quoted."""
-    return f"{type(error).__name__}: {error}".replace(key, "***")
+def _scrubbed(key: str, said: str) -> str:
+    """Return what a server said without the key, which it may have echoed."""
+    return said.replace(key, "***") if len(key) >= _SECRET_CHARS else said

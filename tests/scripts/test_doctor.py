@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from automcu_ray.commands import doctor
+from automcu_ray.core.errors import ConfigError
 from automcu_ray.runtime.config import names
 from backends import BACKENDS
 from backends.boards import BOARDS
@@ -32,15 +33,18 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def run_doctor(capsys: pytest.CaptureFixture[str], as_json: bool = False) -> tuple[int, str]:
+def run_doctor(
+    capsys: pytest.CaptureFixture[str], as_json: bool = False, settings: list[str] | None = None
+) -> tuple[int, str]:
     """Return exit status and output."""
     with pytest.raises(typer.Exit) as stop:
-        doctor.doctor(as_json=as_json)
+        doctor.doctor(as_json=as_json, settings=settings)
     return stop.value.exit_code, capsys.readouterr().out
 
 
-def find(kind: str, name: str) -> doctor.Finding:
-    (found,) = [one for one in doctor.find_all() if (one.kind, one.name) == (kind, name)]
+def find(kind: str, name: str, *settings: str) -> doctor.Finding:
+    told = doctor.Settings.parse(settings)
+    (found,) = [one for one in doctor.find_all(told) if (one.kind, one.name) == (kind, name)]
     return found
 
 
@@ -122,7 +126,7 @@ def test_a_broken_target_is_a_finding_and_hides_no_other(
     (tmp_path / "target" / "worse.yaml").write_text("{")
     monkeypatch.setattr(doctor, "CONFIGS", tmp_path)
     monkeypatch.setattr(doctor, "names", lambda group: ["mine", "rp2040", "worse"])
-    monkeypatch.setattr(doctor, "find_all", lambda: iter([doctor.Finding("run", "default", usable=True)]))
+    monkeypatch.setattr(doctor, "find_all", lambda settings: iter([doctor.Finding("run", "default", usable=True)]))
     status, said = run_doctor(capsys, as_json)
     assert status == 0 and "rp2040" in said and "cortex-m99" in " ".join(said.split())
     if as_json:
@@ -130,3 +134,30 @@ def test_a_broken_target_is_a_finding_and_hides_no_other(
         assert [target["name"] for target in told["targets"]] == ["rp2040"]
         broken = [(one["kind"], one["name"]) for one in told["findings"] if not one["usable"]]
         assert broken == [("target", "mine"), ("target", "worse")]
+
+
+def test_a_setting_lets_a_backend_be_found_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "izer").mkdir()
+    (tmp_path / "ai8xize.py").write_text("")
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 1.26.4 2.13.0\n")
+    python.chmod(0o755)
+    assert not find("backend", "ai8x").usable
+    found = find("backend", "ai8x", f"backend.checkout={tmp_path}", f"backend.python={python}")
+    assert found.usable and "numpy 1.26.4" in found.version
+    assert "llama" in find("engine", "openai", "engine.model=llama").does
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"), [("backend.chekout=x", "no backend has such an option"), ("seed=3", "found 'seed'")]
+)
+def test_a_setting_for_nobody_is_an_error(setting: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=why):
+        doctor.doctor(settings=[setting])
+
+
+def test_a_path_of_ones_own_hides_no_sandbox(sandbox: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("bwrap", "prlimit", "setpriv"):
+        (tmp_path / program).symlink_to(str(shutil.which(program)))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no gcc, and nothing that is visible inside
+    assert find("jail", "bubblewrap").usable

@@ -1,6 +1,8 @@
 """Arrays in a .npz file: images of any channels, height and width, with their labels."""
 
+import lzma
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import Dataset, Split, assemble, check_memory, data_folder, in_short, numbered
 
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 PAIRS = {"train": ("images", "labels"), "val": ("val_images", "val_labels"), "test": ("test_images", "test_labels")}
 
 
@@ -55,7 +58,7 @@ def _split(path: Path, images: str, labels: str) -> Split | None:
             if missing := {images, labels} - names:
                 raise ConfigError(f"{path} has no array {min(missing)!r}; found {', '.join(sorted(names)[:9])}.")
             pixels, numbers = _array(archive, path, images), _array(archive, path, labels)
-    except (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, *_BROKEN) as error:
         raise ConfigError(f"{path} cannot be read as arrays in a zip file: {in_short(error)}.") from error
     if pixels.ndim == 3:
         pixels = pixels[:, None]

@@ -84,6 +84,7 @@ def _sandbox(*, gpu: bool) -> list[str]:
     drop = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all"] if is_root else []
     return [
         *(*NAMESPACES, "--hostname", "jail", *rights),
+        *("--setenv", "PATH", "/usr/bin:/bin"),  # what starts inside is looked for there, wherever the user's leads
         *folders,
         *("--proc", "/proc", "--dev", "/dev"),
         *mounts,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from automcu_ray.commands.main import main
+from automcu_ray.commands.main import app, main
+from automcu_ray.runtime.command import run_app
 
 SLOW_IMPORTS = {"torch", "ray", "numpy", "scipy", "onnx", "pyarrow", "sklearn", "matplotlib"}
 
@@ -36,6 +37,34 @@ def test_what_the_user_has_to_fix_is_one_line_exit_2_and_nothing_written(
     error = capsys.readouterr().err
     assert error.startswith("error: unknown key 'constraints.ram_kbb'") and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_disk_that_is_full_is_one_line_and_exit_2(
+    wrapped: bool, signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*about: object) -> None:
+        try:
+            raise OSError(28, "No space left on device", "runs/a/journal.jsonl")
+        except OSError as error:
+            if wrapped:
+                raise RuntimeError("Tune's words") from error
+            raise
+
+    monkeypatch.setattr("automcu_ray.commands.search.compose", full)
+    assert automcu(monkeypatch, "search") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: runs/a/journal.jsonl: No space left on device.") and error.count("\n") == 1
+
+
+def test_an_error_of_ours_is_not_taken_for_the_disks(signals: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*about: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("automcu_ray.commands.search.compose", broken)
+    monkeypatch.setattr(sys, "argv", ["automcu", "search"])
+    with pytest.raises(RuntimeError, match="a bug"):
+        run_app(app)
 
 
 def test_it_starts_without_what_takes_seconds_to_import() -> None:

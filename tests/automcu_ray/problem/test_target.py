@@ -1,6 +1,7 @@
 """Targets and constraints as data, and what public board descriptions say about the same boards."""
 
 import csv
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -101,6 +102,15 @@ def test_every_target_reads_and_cites_a_source_for_each_number(name: str) -> Non
     regions = sorted((region.origin, region.origin + region.size_bytes) for region in target.ram.values())
     assert all(end <= start for (_, end), (start, _) in pairwise(regions))
     assert target.main_ram.size_bytes == max(region.size_bytes for region in target.ram.values())
+
+
+@pytest.mark.parametrize("name", names("target"))
+def test_what_follows_the_main_ram_without_a_gap_is_part_of_it_unless_another_processor_shares_it(name: str) -> None:
+    target = read(name)
+    end = target.main_ram.origin + target.main_ram.size_bytes
+    assert all("shared with" in region.source for region in target.ram.values() if region.origin == end)
+    if stated := re.search(r"([\d.]+)\s+KB (?:contiguous |AXI |)S?RAM", target.description):
+        assert float(stated[1]) == target.main_ram.size_kb
 
 
 @pytest.mark.parametrize("name", names("target"))

@@ -1,5 +1,6 @@
 """The journal: nothing finished is lost, whatever kills the process."""
 
+import resource
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -84,3 +85,59 @@ def test_best_by_loss_is_not_the_one_of_highest_accuracy() -> None:
 
 def test_a_loss_that_nobody_measured_ranks_nothing() -> None:
     assert TrainingSummary(val_accuracy=0.8, ranked_by="loss").score == 0.8
+
+
+def test_a_line_that_was_written_twice_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    repository = Repository(path)
+    repository.propose(candidate(1), candidate(2))
+    repository.add(trained(1, 0.5))
+    path.write_text(path.read_text() * 2)
+    again = Repository(path)
+    assert ([record.accuracy for record in again.records], [c.number for c in again.pending()]) == ([0.5], [2])
+
+
+def test_a_record_whose_proposal_is_lost_keeps_its_number(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "journal.jsonl")
+    repository.add(trained(3, 0.5))
+    again = Repository(tmp_path / "journal.jsonl")
+    assert (list(again.proposed), again.pending()) == ([3], [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"event":"record","record":{"candidate":{"number":1' + "0" * 30 + '},"status":"ok"}}',
+        '{"event":"record","record":{"candidate":{"number":1' + "0" * 5000 + '},"status":"ok"}}',
+        '{"event":"record","record":{"candidate":{"number":1},"status":"ok","reason":"\\ud800"}}',
+        "\xff",
+    ],
+    ids=["brackets", "no 64 bits", "5000 digits", "half a character", "no UTF-8"],
+)
+def test_a_line_that_nobody_of_us_wrote_is_an_error_that_names_it(tmp_path: Path, line: str) -> None:
+    (tmp_path / "journal.jsonl").write_bytes(b'{"event":"started"}\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(ConfigError, match="line 2 is not a journal event"):
+        Repository(tmp_path / "journal.jsonl")
+
+
+def test_a_disk_that_is_full_in_mid_line_costs_that_line_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository(tmp_path / "journal.jsonl")
+    repository.add(trained(1, 0.5))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "journal.jsonl").stat().st_size + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            repository.add(trained(2, 0.6))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [record.candidate.number for record in repository.records] == [1]
+    repository.add(trained(3, 0.7))
+    assert [record.candidate.number for record in Repository(tmp_path / "journal.jsonl").records] == [1, 3]
+
+
+def test_a_number_of_more_than_32_bits_stands_in_the_parquet(tmp_path: Path) -> None:
+    repository = Repository()
+    repository.add(trained(2**32, 0.5))
+    repository.write_parquet(tmp_path / "records.parquet")
+    assert pq.read_table(tmp_path / "records.parquet")["number"].to_pylist() == [2**32]

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
+from automcu_ray.core.folder_lock import held
 from automcu_ray.records.events import Searched, Started
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.metrics import Metrics
@@ -85,6 +86,16 @@ def test_what_ends_the_third_run_costs_no_results_and_nothing_is_run_twice(
     for _ in range(2):
         assert ablate(monkeypatch, data, tmp_path) == 0
     assert len(calls) == 5 and len(set(calls)) == 4 and len(pq.read_table(results / "results.parquet")) == 4
+
+
+def test_a_second_driver_of_a_sweep_is_one_line_and_exit_2(
+    monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with held(tmp_path / "results"):
+        assert ablate(monkeypatch, data, tmp_path) == 2
+    error = capsys.readouterr().err
+    assert "results is in use" in error and error.count("\n") == 1
+    assert ablate(monkeypatch, data, tmp_path) == 0
 
 
 @pytest.mark.slow  # Ray starts, and each of its processes imports torch

@@ -2,17 +2,20 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from automcu_ray.core.errors import ConfigError
+from automcu_ray.core.errors import ConfigError, ToolMissingError
 from automcu_ray.records.events import Finished, Started
 from automcu_ray.records.journal import Repository
 from automcu_ray.run import supervisor
 from automcu_ray.run.plan import Plan, prepare
+from automcu_ray.runtime import cluster
 from automcu_ray.runtime.config import compose
 from automcu_ray.runtime.run_folder import RunFolder
 from trainables.datasets.base import Dataset
@@ -52,6 +55,37 @@ def test_a_run_does_not_go_on_with_other_data_and_leaves_its_folder_as_it_was(pl
         supervisor.run(plan, folder, Console(file=io.StringIO()), resumed=True)
     assert [path.name for path in folder.path.iterdir()] == ["journal.jsonl"]
     assert folder.journal.read_bytes() == before
+
+
+def test_a_second_driver_of_a_run_is_refused_and_a_dead_one_holds_nothing(plan: Plan, folder: RunFolder) -> None:
+    hold = "import sys, pathlib; from automcu_ray.core.folder_lock import hold; hold(pathlib.Path(sys.argv[1])); "
+    script = f"{hold}print('held', flush=True); sys.stdin.read()"
+    Repository(folder.journal).append(Finished(manifest=None))
+    before = folder.journal.read_bytes()
+    first = subprocess.Popen(
+        [sys.executable, "-c", script, str(folder.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert first.stdout is not None and first.stdout.readline() == b"held\n"
+    with pytest.raises(ConfigError, match=r"begun is in use: another process is working there"):
+        supervisor.run(plan, folder, Console(file=io.StringIO()), resumed=True)
+    assert folder.journal.read_bytes() == before
+    first.kill()
+    first.wait()
+    assert supervisor.run(plan, folder, Console(file=io.StringIO()), resumed=True) is None
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), RuntimeError("actor died")])
+def test_the_death_of_ray_is_named_and_the_report_is_written(
+    ending: BaseException, plan: Plan, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*about: object) -> None:
+        raise ending
+
+    monkeypatch.setattr(supervisor, "_run", broken)
+    monkeypatch.setattr(cluster, "died", lambda: "gcs_server")
+    with pytest.raises(ToolMissingError, match=r"Ray's gcs_server has ended before its time.*--resume"):
+        supervisor.run(plan, folder, Console(file=io.StringIO()))
+    assert folder.report.exists() and folder.parquet.exists()
 
 
 @pytest.mark.thorough

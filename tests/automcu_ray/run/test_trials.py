@@ -1,5 +1,6 @@
 """Tune started anew every so many trials: one search for whoever looks at it."""
 
+import contextlib
 import math
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 from automcu_ray.records.events import Searched
 from automcu_ray.records.journal import Repository
 from automcu_ray.run import trials
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.run_folder import RunFolder
 from tests.automcu_ray.run.conftest import Search
 
@@ -43,8 +45,12 @@ def test_a_search_of_several_tuners_is_one_search(
     assert signal.getsignal(signal.SIGINT) is usual
 
 
-@pytest.mark.usefixtures("table")
-def test_ctrl_c_ends_all_tuners_and_not_one(search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("table", "signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_tuners_and_not_one(
+    number: int, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruption.listen()
     monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 40)
     folder = RunFolder(tmp_path / "run")
     seen = threading.Event()
@@ -52,7 +58,7 @@ def test_ctrl_c_ends_all_tuners_and_not_one(search: Search, tmp_path: Path, monk
     def press() -> None:
         while not seen.wait(0.05):
             if folder.journal.exists() and folder.journal.read_text().count('"status":"ok"') >= 50:
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
                 return
 
     thread = threading.Thread(target=press)
@@ -66,6 +72,17 @@ def test_ctrl_c_ends_all_tuners_and_not_one(search: Search, tmp_path: Path, monk
     searched = repository.last(Searched)
     assert searched is not None and searched.interrupted
     assert 50 <= len(repository.records) < 4000
+    assert interruption.status() == 128 + number
+
+
+@pytest.mark.usefixtures("table", "signals")
+def test_a_signal_that_code_of_others_has_caught_ends_the_search_all_the_same(search: Search, tmp_path: Path) -> None:
+    interruption.listen()
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "run", TABLE, "budget.trained=8")
+    assert not Repository(RunFolder(tmp_path / "run").journal).records
 
 
 def test_asha_stops_what_ranks_low_by_training_loss_and_records_say_how_far_it_came(

@@ -1,12 +1,15 @@
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from automcu_ray.core.errors import ConfigError, ToolMissingError
-from automcu_ray.runtime import cluster
+from automcu_ray.runtime import cluster, interruption, ray_watch
 from automcu_ray.runtime.config import Resources
 
 
@@ -98,29 +101,92 @@ def test_a_share_that_is_nowhere_free_is_refused(machine, gpus: float, reserved:
         cluster.per_trial(Resources(gpus_per_trial=0.8), reserved_gpus=reserved)
 
 
-@pytest.mark.parametrize(("usable", "asked"), [(True, None), (False, 0)])
-def test_gpus_that_torch_cannot_use_do_not_count(
-    usable: bool, asked: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def fresh(signals: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """No Ray yet; what it would be started with."""
     about: dict[str, Any] = {}
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", about.update)
+    monkeypatch.setattr(cluster, "RayWatch", lambda: None)
+    return about
+
+
+def test_no_other_cluster_is_joined_unless_asked(fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    assert cluster.start(Resources())
+    assert fresh["address"] == "local"
+    assert cluster.start(Resources(ray_address="10.0.0.1:6379"))
+    assert fresh["address"] == "10.0.0.1:6379"
+
+
+def test_no_loopback_is_one_line_at_once(fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*where: object, **how: object) -> None:
+        raise OSError(99, "Cannot assign requested address")
+
+    monkeypatch.setattr(cluster.socket, "create_server", none)
+    with pytest.raises(
+        ToolMissingError, match=r"^Ray needs .* 127\.0\.0\.1, which does not answer: Cannot.*ip link set lo up"
+    ):
+        cluster.start(Resources())
+    assert not fresh
+
+
+def test_sigterm_while_ray_starts_is_an_interruption(fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(**about: object) -> None:
+        raise SystemExit(15)  # what Ray's handler makes of it
+
+    monkeypatch.setattr(cluster.ray, "init", terminated)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start(Resources())
+    assert interruption.status() == 143
+
+
+def test_ctrl_c_that_ray_swallows_while_it_starts_still_counts(
+    fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deaf(**about: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    interruption.listen()
+    monkeypatch.setattr(cluster.ray, "init", deaf)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start(Resources())
+    assert interruption.status() == 130
+
+
+def test_a_process_of_ray_that_dies_interrupts_at_once(signals: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    interruption.listen()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        monkeypatch.setattr(ray_watch, "_NEEDED", ("sleep",))
+        watch = ray_watch.RayWatch()
+        with pytest.raises(KeyboardInterrupt):
+            process.kill()
+            threading.Event().wait(30)
+    assert watch.died == "sleep" and interruption.urgent()
+
+
+@pytest.mark.parametrize(("usable", "asked"), [(True, None), (False, 0)])
+def test_gpus_that_torch_cannot_use_do_not_count(
+    usable: bool, asked: int | None, fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cluster.torch.cuda, "is_available", lambda: usable)
     assert cluster.start(Resources())
-    assert about["num_gpus"] == asked
+    assert fresh["num_gpus"] == asked
 
 
-def test_ray_that_does_not_start_is_one_line_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_that_does_not_start_is_one_line_that_says_what_to_do(
+    fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def late(**about: Any) -> None:
         raise Exception("The current node timed out during startup.\nThis could happen because ...")
 
-    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", late)
     with pytest.raises(
         ToolMissingError, match=r"on this machine: The current node timed out during startup\. Is there"
     ):
         cluster.start(Resources())
-    with pytest.raises(ToolMissingError, match=r"at 10\.0\.0\.1:6379: The current"):
+    with pytest.raises(ToolMissingError, match=r"joined at 10\.0\.0\.1:6379: The current.*Does one run there"):
         cluster.start(Resources(ray_address="10.0.0.1:6379"))
 
 

@@ -155,3 +155,31 @@ def test_code_is_ranked_by_accuracy_whatever_the_trainer_says() -> None:
     assert compose({"task": "cifar10"}).rank_by == "loss"
     assert compose({"task": "cifar10"}, ["searcher.form=code"]).rank_by == "accuracy"
     assert compose({"task": "digits"}).rank_by == "accuracy"
+
+
+ALIASES = f"[&a [{'x,' * 8}], &b [{'*a,' * 8}], &c [{'*b,' * 8}], &d [{'*c,' * 8}], &e [{'*d,' * 8}], [{'*e,' * 8}]]"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * 5000,
+        "{a: " * 5000,
+        "&a [*a]",
+        "&a {b: *a}",
+        "2020-13-45",
+        "!!bool x",
+        "!!int ''",
+        "!!timestamp x",
+        "0x_",
+        ALIASES,
+    ],
+)
+def test_yaml_that_breaks_the_reader_is_one_line(value: str, tmp_path: Path) -> None:
+    assert message({}, f"x={value}").startswith("--set x: ")
+    (tmp_path / "mine.yaml").write_text(f"seed: {value}\n")
+    assert "mine.yaml" in message({"task": str(tmp_path / "mine.yaml")})
+
+
+def test_a_key_of_a_thousand_parts_is_one_line() -> None:
+    assert message({}, "a" + ".b" * 5000 + "=1").startswith("--set a.b.b")

@@ -95,3 +95,13 @@ def test_a_file_of_lessons_does_not_grow_for_ever(digits_task: Task, tmp_path: P
     cache.put("b", SIZED, spec(2))
     assert the_file(tmp_path).stat().st_size <= 1 << 20
     assert [lesson.spec for lesson in cache.lessons()] == [spec(1), spec(2)]
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff{}", b"[" * 100_000, b"{}", b""], ids=["no UTF-8", "brackets", "{}", "empty"]
+)
+def test_a_damaged_verdict_counts_as_none(digits_task: Task, tmp_path: Path, content: bytes) -> None:
+    cache = VerdictCache(tmp_path, digits_task, "fake 1")
+    cache.put("a", SIZED)
+    cache._path("a").write_bytes(content)
+    assert cache.get("a") is None

@@ -42,7 +42,7 @@ class HostPort:
         self.said = io.BytesIO(f"OUT {output.hex()} 00000000 00000064\n".encode())
         return len(data)
 
-    def read_until(self, expected: bytes, /) -> bytes:
+    def read_until(self, expected: bytes, size: int, /) -> bytes:
         return self.said.readline()
 
 

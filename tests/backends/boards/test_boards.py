@@ -44,9 +44,11 @@ class Script:
         self.heard += data
         return len(data)
 
-    def read_until(self, expected: bytes, /) -> bytes:
-        line, found, self.said = self.said.partition(expected)
-        return line + found
+    def read_until(self, expected: bytes, size: int, /) -> bytes:
+        line, found, _ = self.said.partition(expected)
+        read = (line + found)[:size]
+        self.said = self.said[len(read) :]
+        return read
 
 
 class ScriptedBoard(Board):
@@ -93,6 +95,11 @@ def test_a_frame_carries_length_and_sum() -> None:
         (GREETING + b"BAD sum\n", "OUT and 3 words, found 'BAD sum'"),
         (GREETING + b"OUT zz00 1 2\n", "hexadecimal"),
         (GREETING + b"OUT 01 1 2\n", "2 bytes of output, found 1"),
+        (GREETING + b"OUT -001 1 2\n", "hexadecimal"),
+        (GREETING + b"OUT 0_01 1 2\n", "hexadecimal"),
+        (GREETING + b"OUT 01ff -1 2\n", "hexadecimal"),
+        (GREETING + b"OUT 01ff " + b"f" * 300 + b" 2\n", "hexadecimal"),
+        (b"READY " * 100_000, "found 'READY READY"),
     ],
 )
 def test_silence_faults_and_rubbish_are_board_errors(said: bytes, message: str, target: McuTarget) -> None:

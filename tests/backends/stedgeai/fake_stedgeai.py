@@ -95,14 +95,19 @@ def arrays_of(path: str, activations: int) -> Arrays:
     ]
 
 
-def c_info(model: str, weights: int, activations: int, macc: int) -> str:
+def c_info(model: str, weights: int, activations: int, macc: int, kernel_flash: int | None = 1) -> str:
     pools = [("ACC_WRITE", activations), ("ACC_READ", weights)]
     return json.dumps(
         {
             "buffers": [{"name": "stem_output_array", "size_bytes": 10, "is_param": False}],
             "environment": {"tools": [{"name": "ST.EdgeAI.Core", "version": "2.2.0-77777"}]},
             "graphs": [{"name": model, "nodes": [{"description": "Conv2D", "macc": macc}]}],
-            "memory_footprint": {"activations": activations, "io": [0, 0], "weights": weights, "kernel_flash": 1},
+            "memory_footprint": {
+                "activations": activations,
+                "io": [0, 0],
+                "weights": weights,
+                "kernel_flash": kernel_flash,
+            },
             "memory_pools": [{"rights": rights, "used_size_bytes": size} for rights, size in pools],
         }
     )
@@ -144,7 +149,8 @@ def work(command: str, mode: str, options: dict[str, str]) -> int:
     }
     (output / f"network_{command}_report.txt").write_text(changes.get(mode, report))
     other = {**found, "weights": found["weights"] + (mode == "json_disagrees")}
-    (Path(options["--workspace"]) / "network_c_info.json").write_text(c_info(model, **other))
+    compiled = None if mode == "no_compiler" else 1
+    (Path(options["--workspace"]) / "network_c_info.json").write_text(c_info(model, **other, kernel_flash=compiled))
     if mode == "remark":
         print("E: stem layer - number of I/O tensor is not coherent: 0/1")
     if command == "generate":

@@ -211,6 +211,17 @@ def test_c_info_gives_runtime_and_arrays() -> None:
     assert found.buffers == (Buffer("stem_output_array", 10, in_flash=False),)
 
 
+def test_c_info_without_a_compiler_has_all_but_the_runtime() -> None:
+    text = c_info("net", 300, 128, 900, kernel_flash=None)
+    assert '"kernel_flash": null' in text
+    assert sizes(read_json(text)) == (900, 300, 128, 0, 0, None)
+
+
+def test_c_info_of_core_4_says_type_of_a_node() -> None:
+    text = c_info("net", 300, 128, 900)
+    assert read_json(text.replace('"description": ', '"type": ')) == read_json(text)
+
+
 @pytest.mark.parametrize("text", [CORE_2, CUBE_5, NPU])
 def test_a_report_cut_anywhere_is_an_error_or_the_same_figures(text: str) -> None:
     whole = read_text(text)

@@ -68,6 +68,15 @@ def test_a_figure_that_cannot_be_is_an_error(changes: dict[str, str]) -> None:
         read_summaries(summary(**changes))
 
 
+@pytest.mark.parametrize(
+    "rubbish", ["9" * 5000, "9" * 200_000, "1e999", "-1e999"], ids=["5000", "200000", "inf", "-inf"]
+)
+@pytest.mark.parametrize("column", ["core_clock", "cycles_total", "sram_memory_used", "inference_time"])
+def test_a_figure_that_no_number_holds_is_an_error(column: str, rubbish: str) -> None:
+    with pytest.raises(ToolchainError):
+        read_summaries(summary(**{column: rubbish}))
+
+
 def test_a_summary_that_is_cut_anywhere_is_an_error() -> None:
     whole = summary().rstrip("\n")
     for end in range(len(whole)):
@@ -84,7 +93,13 @@ def test_a_missing_column_is_named(column: str) -> None:
 
 @pytest.mark.parametrize(
     "said",
-    ["", "NPU operators = 2 (100%)\n", ON_ACCELERATOR.replace("= 0", "= 1"), ON_BOTH.replace("CPU: Pass", "CPP: Pass")],
+    [
+        "",
+        "NPU operators = 2 (100%)\n",
+        ON_ACCELERATOR.replace("= 0", f"= {'9' * 5000}"),
+        ON_ACCELERATOR.replace("= 0", "= 1"),
+        ON_BOTH.replace("CPU: Pass", "CPP: Pass"),
+    ],
 )
 def test_operators_that_are_counted_but_not_named_are_an_error(said: str) -> None:
     with pytest.raises(ToolchainError, match="name the operators"):

@@ -230,6 +230,25 @@ def test_the_key_is_in_no_state_log_or_error(endpoint: Endpoint, tmp_path: Path)
     assert b"sk-secret" not in pickle.dumps(engine) + (tmp_path / "llm" / "calls.jsonl").read_bytes()
 
 
+def test_an_endpoint_that_echoes_the_key_gets_it_nowhere(endpoint: Endpoint, tmp_path: Path) -> None:
+    def echo(handler: Handler) -> None:
+        key = handler.headers["Authorization"].removeprefix("Bearer ")
+        choice = {"message": {"content": f'{{"problem": "you sent {key}"}}'}, "finish_reason": f"stop {key}"}
+        handler.send(200, {"model": key, "choices": [choice]})
+
+    endpoint.script(echo, status(400, "x" * 230 + "sk-secret-123"))  # the message is cut within the key
+    engine = LoggingEngine(endpoint.engine(), tmp_path / "calls.jsonl")
+    replies = [*engine.complete([request()]), *engine.complete([request(seed=1)])]
+    assert replies[0].text == '{"problem": "you sent ***"}'
+    assert replies[1].finish_reason == "error"
+    assert "sk-s" not in (tmp_path / "calls.jsonl").read_text() + repr(replies)
+
+
+def test_a_key_that_is_none_takes_no_word_from_a_reply(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "ok")
+    assert ask(endpoint.engine()).text == '{"ok": true}'
+
+
 def test_log_holds_every_call_with_what_a_cassette_needs(endpoint: Endpoint, tmp_path: Path) -> None:
     engine = pickle.loads(pickle.dumps(LoggingEngine(endpoint.engine(), tmp_path / "calls.jsonl")))
     asked = [request(seed=seed) for seed in range(20)]

@@ -125,3 +125,12 @@ def test_names_that_are_no_arrays_of_numpy(tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no file .*data\.npz: set dataset\.file"):
         npz(folder=str(tmp_path))
+
+
+def test_a_compressed_array_that_is_damaged(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "data.npz", images=IMAGES, labels=LABELS)
+    whole = bytearray((tmp_path / "data.npz").read_bytes())
+    whole[100:140] = b"\xff" * 40
+    (tmp_path / "data.npz").write_bytes(whole)
+    with pytest.raises(ConfigError, match=r"data\.npz cannot be read as arrays in a zip file"):
+        npz(folder=str(tmp_path))

@@ -15,7 +15,6 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.events import NetworkMeasured
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.record import Measured
-from automcu_ray.reports.console import INTERRUPTED
 from automcu_ray.run import run_fidelity
 from automcu_ray.run.run_fidelity import run_study, trainings
 from automcu_ray.studies.fidelity import FULL, UNTRAINED, Probe, Subject
@@ -151,7 +150,7 @@ def test_a_study_that_was_stopped_goes_on_and_repeats_nothing(
         console = Console(quiet=True)
         statuses.append(run_study("two networks", subjects, todo, ground, tmp_path, console, cpus=1))
         made.append(len(inline.made))
-    assert (statuses, made) == ([INTERRUPTED, 0, 0], [2, 3, 0])
+    assert (statuses, made) == ([130, 0, 0], [2, 3, 0])
     assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 5
     assert (tmp_path / "table.md").exists()
 

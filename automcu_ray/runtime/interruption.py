@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM: both end a run in the same way, whatever it is doing, even where code of others catches one."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_USUAL_STATUS = 130  # of what Ctrl-C ends, as shells have it
+_received: int | None = None  # the first signal
+_urgent = False  # nothing that is under way can come to its end
+
+
+def listen() -> None:
+    """Let both signals raise KeyboardInterrupt; called again after Ray has put handlers of its own in their place."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """Hold both signals back while code of others puts handlers in their place that would abort this process."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        listen()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def check() -> None:
+    """Raise the KeyboardInterrupt that code of others has caught: a signal has come, and the run still goes on."""
+    if _received is not None:
+        raise KeyboardInterrupt
+
+
+def urgent() -> bool:
+    """Return whether `interrupt_main` has been called: what was under way cannot be waited for."""
+    return _urgent
+
+
+def status() -> int:
+    """Return the exit status of what was interrupted: 128 and the signal's number."""
+    return _USUAL_STATUS if _received is None else 128 + _received
+
+
+def interrupt_main() -> None:
+    """Raise KeyboardInterrupt in the main thread, whatever it is doing, where it listens; called by another thread."""
+    global _urgent
+    if signal.getsignal(signal.SIGTERM) is interrupt:
+        _urgent = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def interrupt(number: int, frame: FrameType | None = None) -> None:
+    """Handle a signal: raise KeyboardInterrupt, or tell Ray Tune, which lets a step end."""
+    global _received
+    if _urgent:
+        raise KeyboardInterrupt
+    _received = _received or number
+    tunes = signal.getsignal(signal.SIGINT)  # while trials run: it lets a step end
+    if number == signal.SIGTERM and callable(tunes) and tunes is not interrupt:
+        tunes(signal.SIGINT, frame)
+        return
+    raise KeyboardInterrupt
