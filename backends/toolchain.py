@@ -81,7 +81,10 @@ class Toolchain:
     def build(self, deployed: DeployedNetwork, workdir: Path) -> Firmware:
         """Return the firmware of a deployed network, built in `workdir`."""
         workdir.mkdir(parents=True, exist_ok=True)
-        firmware = self.backend.build(deployed, self.task.target, self.task.constraints, workdir)
+        try:
+            firmware = self.backend.build(deployed, self.task.target, self.task.constraints, workdir)
+        except ToolchainError as error:
+            raise ToolchainError(deployed.in_words(str(error))) from error
         return dataclasses.replace(firmware, report=in_words_of_the_spec(firmware.report, deployed))
 
     def noise(self) -> npt.NDArray[np.uint8]:
@@ -94,7 +97,7 @@ def in_words_of_the_spec(report: FeasibilityReport, deployed: DeployedNetwork) -
     """Return the report with layers named as the spec, or the code, names them, for people and proposers alike."""
     words = deployed.in_words
     violations = tuple(v.replace(where=words(v.where), message=words(v.message)) for v in report.violations)
-    return report.replace(violations=violations)
+    return report.replace(violations=violations, notes=tuple(map(words, report.notes)))
 
 
 def _keep_logs_only(workdir: Path) -> None:

@@ -71,8 +71,9 @@ class Resources(FiniteModel):
 class JailConfig(FiniteModel):
     """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
 
-    `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `train_seconds` (paper 002's own
-    runs: 1,800) is for the proxy protocol; a finalist has as much for each epoch.
+    `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `check_seconds` is for a check, and
+    for building the network where it is trained; `train_seconds` (paper 002's own runs: 1,800) is for the proxy
+    protocol; a finalist has as much for each epoch.
     """
 
     mode: Literal["bubblewrap", "none"] = "bubblewrap"

@@ -18,7 +18,7 @@ class NetworkCode:
     """`net.c` and `net.h`, and what was planned for them.
 
     `buffers` share the arena; `weights` are the constants' bytes by the name of the node that reads them, which
-    is the path of the torch module; `made_by` names the node that writes a buffer.
+    `deployed.labels` knows the layer of; `made_by` names the node that writes a buffer.
     """
 
     source: str

@@ -67,10 +67,11 @@ def test_the_header_says_how_to_feed_the_network() -> None:
         assert line in header
 
 
-def test_sizes_are_named_after_the_torch_modules() -> None:
-    made = generate(deployed_network("plain", "int8"))
-    assert made.weights["/stem/stem.0/Conv_quant"] > 8 * 3 * 3 * 3
-    assert "/stem/stem.0/Conv_quant" in made.made_by.values()
+def test_sizes_are_named_after_nodes_that_stand_for_torch_modules() -> None:
+    deployed = deployed_network("plain", "int8")
+    made = generate(deployed)
+    assert made.weights["node0_quant"] > 8 * 3 * 3 * 3
+    assert "node0_quant" in made.made_by.values() and deployed.in_words("node0_quant") == "stem.0"
 
 
 def test_an_operator_unknown_to_the_generator_is_named() -> None:

@@ -121,7 +121,7 @@ def test_every_form_answers_as_onnxruntime(executorch: None, name: str, target: 
 
 @pytest.mark.slow
 def test_a_form_that_cannot_be_checked_is_named(executorch: None, target: McuTarget, tmp_path: Path) -> None:
-    with pytest.raises(ToolchainError, match=r"/form/Conv_quant: the kernel of a dilated convolution"):
+    with pytest.raises(ToolchainError, match=r"node\d+_quant: the kernel of a dilated convolution"):
         ExecutorchBackend().build(network_with(FORMS[DILATED]()), target, Constraints(), tmp_path)
 
 

@@ -110,10 +110,12 @@ def test_too_large_names_the_layer_and_the_bytes(fake: FakeVela, build: Callable
     made = build(ram_kb=3, flash_kb=2)
     ram, flash = made.report.violations
     assert (ram.resource, ram.found_bytes, ram.limit_bytes, ram.over_bytes) == ("ram", 3088, 3072, 16)
-    assert ram.where == "/stem/stem.0/Conv_quant"  # 3x12x12 in, 8x12x12 out: 1584 bytes
-    assert "input and output of /stem/stem.0/Conv_quant (1584 bytes)" in ram.message
+    assert ram.where == "node0_quant"  # 3x12x12 in, 8x12x12 out: 1584 bytes
+    assert "input and output of node0_quant (1584 bytes)" in ram.message
     assert (flash.resource, flash.over_bytes) == ("flash", 3000 - 2048)
-    assert flash.where == "/head/Gemm_quant" and "(380 bytes)" in flash.message  # 72 x 5, and 5 biases of 4
+    assert (
+        deployed_network("plain", "int8").in_words(flash.where) == "head" and "(380 bytes)" in flash.message
+    )  # 72 x 5, and 5 biases of 4
     assert made.sources == ()
 
 
