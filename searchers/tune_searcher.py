@@ -102,10 +102,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
     @property
     def next_number(self) -> int:
         """The number that the next proposal will get."""
-        number, taken = len(self.repository.proposed) + 1, self.repository.proposed
-        while number in taken:  # lines are missing in the journal
-            number += 1
-        return number
+        return self.repository.next_number
 
     @property
     def in_flight(self) -> int:

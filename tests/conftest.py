@@ -73,6 +73,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(interruption, "_received", None)
     monkeypatch.setattr(interruption, "_urgent", False)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a command of a test before may have blocked it
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import names
 from automcu_ray.studies.sweep import load_sweep, runs
@@ -37,6 +38,7 @@ def ablate(
     out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default="runs/ablate/NAME")] = None,
 ) -> None:
     """Run a sweep, or what is left of it, and write table.md, results.parquet and index.html."""
+    interruption.postpone()
     found = load_sweep(sweep)
     if seeds is not None:
         found = found.replace(seeds=seeds)

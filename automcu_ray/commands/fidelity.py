@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import compose, names
 
@@ -40,6 +41,7 @@ def fidelity(
     out: Annotated[Path | None, typer.Option(help="Folder of the results.", show_default="runs/fidelity/TASK")] = None,
 ) -> None:
     """Train random networks fully and by every proxy; write table.md, index.html, results.parquet, scores.parquet."""
+    interruption.postpone()
     nobody = {"searcher": "random", "engine": "offline", "backend": "analytic"}  # no search, and no toolchain
     config = compose({"task": task, **nobody}, [*(settings or ()), "board.mode=none", f"seed={seed}"])
     from automcu_ray.run.plan import prepare  # only now that the configuration is sound: torch and Ray take seconds

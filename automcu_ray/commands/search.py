@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import compose, names
 from automcu_ray.runtime.run_folder import RunFolder
@@ -72,6 +73,7 @@ def search(
     their weights, run on the emulated board, and the winner sees the test set once. Without flags: handwritten
     digits on an STM32F405 within 24 KB RAM and 48 KB Flash, in a few minutes on two cores.
     """
+    interruption.postpone()
     choices = dict(task=task, dataset=dataset, searcher=searcher, target=target, engine=engine, backend=backend)
     choices["trainer"] = trainer
     points = json.dumps([str(path) for path in warm_start]) if warm_start else None

@@ -1,5 +1,6 @@
 """The history `R(k)`: an append-only journal, and views of it (paper 000, equation 5)."""
 
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -69,6 +70,11 @@ class Repository:
         done = {record.candidate.number for record in self.records}
         return [candidate for number, candidate in self.proposed.items() if number not in done]
 
+    @property
+    def next_number(self) -> int:
+        """The number of the next proposal; not all up to it are taken where lines of a journal were lost."""
+        return next(number for number in itertools.count(len(self.proposed) + 1) if number not in self.proposed)
+
     def all(self, kind: type[Kind]) -> list[Kind]:
         """Return the events of a kind, oldest first."""
         return [event for event in self.events if isinstance(event, kind)]
@@ -80,7 +86,10 @@ class Repository:
     def append(self, *events: AnyEvent) -> None:
         """Write events, all or none of them, and wait until the disk has them."""
         if self.path is not None:
-            self._write(self.path, events)
+            try:
+                self._write(self.path, events)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
         for event in events:
             self._keep(event)
 

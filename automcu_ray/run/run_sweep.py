@@ -15,7 +15,7 @@ from automcu_ray.records.metrics import metrics, worked_seconds
 from automcu_ray.reports.console import say, say_interrupted
 from automcu_ray.run import supervisor
 from automcu_ray.run.plan import prepare
-from automcu_ray.runtime import cluster
+from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import ray
 from automcu_ray.runtime.run_folder import RunFolder, versions
 from automcu_ray.studies.sweep import Run, Sweep
@@ -96,6 +96,7 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
     home = RunFolder(folder / run.name)
     plan, began_s = prepare(run.config, begun=home.journal.exists()), [time.time()]
     if plan.task.on_table:
+        interruption.deliver()
         records, manifest = supervisor.look_up_all(plan)
     else:
         cluster.start(plan.config.resources)  # once: what is started here outlives the run

@@ -83,6 +83,7 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
         return _run(plan, folder, repository, console)
     except BaseException:
         if name := cluster.died():
+            cluster.stop()  # of a sweep's Ray, too
             raise ToolMissingError(
                 f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished is "
                 f"kept: go on with --resume {folder.path}."

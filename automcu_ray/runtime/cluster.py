@@ -23,8 +23,6 @@ from automcu_ray.runtime import interruption, ray_patches
 from automcu_ray.runtime.config import Resources
 from automcu_ray.runtime.ray_watch import RayWatch
 
-ray_patches.apply()
-
 __all__ = ["died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
 
 MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
@@ -46,6 +44,7 @@ def start(resources: Resources) -> bool:
         KeyboardInterrupt: Ctrl-C or SIGTERM meanwhile.
     """
     if ray.is_initialized():
+        interruption.deliver()
         return False
     if resources.ray_address is None:
         _check_loopback()
@@ -75,8 +74,7 @@ def start(resources: Resources) -> bool:
             "busy? Then try again; nothing is lost."
         ) from error
     finally:
-        interruption.listen()  # Ray has set handlers of its own
-    interruption.check()
+        interruption.deliver()  # Ray has set handlers of its own
     ray_patches.hush()
     if resources.ray_address is None:
         global _watch

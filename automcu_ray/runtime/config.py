@@ -18,7 +18,7 @@ from automcu_ray.problem.task import Precision
 from automcu_ray.runtime import plugins
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
-_MOST_KEYS = 20
+_MOST_KEYS, _KEY_CHARS = 20, 80
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
 
 
@@ -196,7 +196,7 @@ def validate(config: Mapping[str, Any]) -> RunConfig:
         return RunConfig.model_validate(config)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"])[:_KEY_CHARS]
         if first["type"] != "extra_forbidden":
             raise ConfigError(f"{where}: {rule(first)}, found {str(first['input'])[:80]!r}.") from error
         known = _known_keys(first["loc"])
@@ -209,14 +209,14 @@ def parse_setting(setting: str) -> dict[str, Any]:
     """Return `a.b=c` as {"a": {"b": c}}, c read as YAML."""
     path, equals, text = setting.partition("=")
     if not equals or not path:
-        raise ConfigError(f"--set wants key=value, for instance constraints.ram_kb=64; found {setting!r}.")
+        raise ConfigError(f"--set wants key=value, for instance constraints.ram_kb=64; found {setting[:_KEY_CHARS]!r}.")
     try:
         value = parse_yaml(text)
     except ValueError as error:
-        raise ConfigError(f"--set {path[:80]}: {text[:80]!r} is not a YAML value: {error}.") from error
+        raise ConfigError(f"--set {path[:_KEY_CHARS]}: {text[:_KEY_CHARS]!r} is not a YAML value: {error}.") from error
     keys = path.split(".")
     if len(keys) > _MOST_KEYS:
-        raise ConfigError(f"--set {path[:80]}: no key has {len(keys)} parts.")
+        raise ConfigError(f"--set {path[:_KEY_CHARS]}: no key has {len(keys)} parts.")
     for key in reversed(keys):
         value = {key: value}
     return value  # type: ignore[no-any-return]

@@ -1,9 +1,8 @@
 """Ctrl-C and SIGTERM: both end a run in the same way, whatever it is doing, even where code of others catches one."""
 
-import contextlib
+import os
 import signal
 import threading
-from collections.abc import Iterator
 from types import FrameType
 
 _USUAL_STATUS = 130  # of what Ctrl-C ends, as shells have it
@@ -18,15 +17,27 @@ def listen() -> None:
         signal.signal(signal.SIGTERM, interrupt)
 
 
-@contextlib.contextmanager
-def postponed() -> Iterator[None]:
-    """Hold both signals back while code of others puts handlers in their place that would abort this process."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        listen()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def postpone() -> None:
+    """Hold SIGTERM back until `deliver`, in this thread and in those that it starts meanwhile.
+
+    For seconds, while Ray's C++ connects this process, a handler of its own would print a stack and abort. Any thread
+    that lets the signal through would run it, so this comes before all libraries that start some.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def deliver() -> None:
+    """Let SIGTERM through again, to handlers of ours; raises KeyboardInterrupt where one has come."""
+    listen()
+    _let_through()
+    check()
+
+
+def _let_through() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+os.register_at_fork(after_in_child=_let_through)  # else Ray's own processes would not hear it
 
 
 def check() -> None:

@@ -13,9 +13,8 @@ from automcu_ray.core.feasibility import Rung, Violation
 from backends.ai8x.limits import SHARING, passes, processors
 
 MAX_BYTES = 1 << 25  # of a generated file; weights of 2 MB take 6 MB of text
-_MEMORY = re.compile(
-    r"^ *(Weight|Bias) memory: +(\d[\d,]{0,17}) bytes out of (\d[\d,]{0,17}) bytes total", re.MULTILINE
-)
+_N = r"(\d[\d,]{0,17})"
+_MEMORY = re.compile(rf"^ *(Weight|Bias) memory: +{_N} bytes out of {_N} bytes total", re.MULTILINE)
 _UNQUANTISED = re.compile(r"WARNING: All weights for `(\S+)` are zero")
 _ERROR = re.compile(r"^ERROR:\s*(.+)$", re.MULTILINE)
 _LAYER = re.compile(r"\bLayer (\d{1,9})\b")

@@ -162,7 +162,9 @@ def _summary(row: dict[str, str]) -> Summary:
     except KeyError as error:
         raise ToolchainError(f"vela's summary has no column {error}.") from error
     except (ValueError, OverflowError) as error:
-        raise ToolchainError(f"vela's summary of {row.get('network')!r} cannot be: {error}.") from error
+        raise ToolchainError(
+            f"vela's summary of {row.get('network', '')[:80]!r} cannot be: {str(error)[:200]}."
+        ) from error
 
 
 def _whole(value: float) -> int:

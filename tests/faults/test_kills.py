@@ -23,7 +23,7 @@ COUNT, SEED = int(os.environ.get("FAULTS", "10")), int(os.environ.get("FAULTS_SE
 KINDS = ("driver", "worker", "toolchain", "raylet", "gcs")  # an engine's actor needs vLLM, which needs a model
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TRAINED, ORPHAN_S, HANG_S = 3, 60, 900
-LINES, WAIT_S = 14, 5.0  # of the journal of such a search; and seconds, for what happens between lines
+LINES, WAIT_S = 9, 5.0  # of the journal of such a search, while trials run; and seconds, for what happens between lines
 COLUMNS = ("records lost", "trained twice", "budget missed", "orphans", "tracebacks", "hangs")
 FLAGS = ("--searcher", "random", "--name", "run", "--set", "board.mode=none", "--set", "trainer.proxy.epochs=2")
 BUDGET = ("--set", f"budget.trained={TRAINED}", "--set", "budget.finalists=1", "--set", "trainer.full.epochs=2")
@@ -39,7 +39,7 @@ def records(run: Path) -> dict[int, dict[str, Any]]:
 
 
 def hit(search: Search, run: Path, kind: str, number: int, lines: int, wait_s: float) -> bool:
-    """Send a signal once the journal has so many lines, and a little later; say whether there was one to send it to."""
+    """Send a signal a little after the journal has so many lines; say whether there was whom to send it to."""
     while search.process.poll() is None:
         found = search.find(kind)
         if found and len(events(run)) >= lines:
@@ -64,7 +64,8 @@ def one_fault(runs: Path, kind: str, number: int, lines: int, wait_s: float) -> 
         wrong["hangs"] += status is None
         wrong["tracebacks"] += said.count("Traceback") + said.count("*** SIG")
         wrong["records lost"] += len(shown - records(run).keys()) + (not written.startswith(before))
-        wrong["orphans"] += len(search.left(ORPHAN_S))
+        left = search.left(ORPHAN_S)
+        wrong.update(["orphans"] * len(left) + [f"left: {one.title}" for one in left])
         if status == 0:
             break
         before = written[: written.rfind(b"\n") + 1]

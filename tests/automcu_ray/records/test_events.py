@@ -160,7 +160,7 @@ def test_a_key_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
     [
         ({"event": "paused"}, "Input tag 'paused' found using 'event' does not match any of the expected tags: 'start"),
         ({"at_s": 1.0}, "Unable to extract tag using discriminator 'event'"),
-        ([1], "Input should be a valid dictionary"),
+        ([1], "Input should be an object"),
         ({"event": "teacher", "number": 1}, "teacher.hash: Field required"),
         ({"event": "record", "record": {"candidate": CANDIDATE}}, "record.record.status: Field required"),
         ({"event": "proposed", "candidate": {**CANDIDATE, "later": 1}}, "later: Extra inputs are not permitted"),

@@ -1,4 +1,5 @@
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -119,14 +120,43 @@ def test_no_other_cluster_is_joined_unless_asked(fresh: dict[str, Any], monkeypa
     assert fresh["address"] == "10.0.0.1:6379"
 
 
+def test_ray_itself_says_nothing_of_a_process_that_died(
+    fresh: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.start(Resources())
+    died = {"lines": ["A worker died or was killed", "Traceback"], "pid": "raylet", "is_err": False}
+    cluster.ray._private.worker.print_to_stdstream(died, ignore_prefix=False)
+    logging.getLogger("ray.tune.execution.tune_controller").error("Trial task failed for trial 8")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_sigterm_is_held_back_while_ray_starts_and_its_processes_hear_it() -> None:
+    """In a process of its own: threads that this one has would take the signal."""
+    script = """if True:
+        import os, signal, subprocess, threading
+        from automcu_ray.runtime import interruption
+        interruption.listen()
+        interruption.postpone()
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        signal.signal(signal.SIGTERM, lambda *about: os._exit(9))
+        os.kill(os.getpid(), signal.SIGTERM)
+        child = ["grep", "SigBlk", "/proc/self/status"]
+        said = subprocess.run(child, preexec_fn=lambda: None, stdout=subprocess.PIPE).stdout
+        try:
+            interruption.deliver()
+        except KeyboardInterrupt:
+            print(int(said.split()[1], 16) >> 14 & 1, interruption.status())
+    """
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240)
+    assert found.stdout == "0 143\n", found.stderr
+
+
 def test_no_loopback_is_one_line_at_once(fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*where: object, **how: object) -> None:
         raise OSError(99, "Cannot assign requested address")
 
     monkeypatch.setattr(cluster.socket, "create_server", none)
-    with pytest.raises(
-        ToolMissingError, match=r"^Ray needs .* 127\.0\.0\.1, which does not answer: Cannot.*ip link set lo up"
-    ):
+    with pytest.raises(ToolMissingError, match=r"^Ray needs .*127\.0\.0\.1, which.*: Cannot.*ip link set lo up"):
         cluster.start(Resources())
     assert not fresh
 
