@@ -49,7 +49,7 @@ def test_the_analytic_bound_of_a_spec_is_the_arena_of_its_c(seed: int, precision
 
 def test_pooling_at_float32_keeps_no_copy_of_its_window_on_the_stack() -> None:
     source = generate(deployed_network("plain", "float32")).source
-    assert "averagepool" in source
+    assert "AveragePool" in source
     assert "values[" not in source
 
 
