@@ -4,9 +4,9 @@
     python benchmarks/bench_kernels.py cortex-m4f           # one core
     python benchmarks/bench_kernels.py cortex-m4f --ours    # ours alone, seconds
 
-One layer a network, the same weights and images for all three, -O2. `equal` says whether outputs are onnxruntime's bit
-for bit. CMSIS-NN is read from ../shared/peers/cmsis-nn and left out where that is absent; it works channels last.
-Instructions are counted by QEMU, not cycles.
+One layer a network, the same weights and images for all, -O2. `equal` is the share of outputs that are onnxruntime's.
+`narrow` is ours where the arena has no room for more. CMSIS-NN is read from ../shared/peers/cmsis-nn and left out where
+that is absent; it works channels last. Instructions are counted by QEMU, not cycles.
 """
 
 import math
@@ -43,7 +43,7 @@ MACHINES: dict[Core, str] = {
     "cortex-m33f": "mps2-an505",
     "cortex-m55d": "mps3-an547",
 }
-STACK_BYTES, TIMEOUT_S = 8192, 300
+STACK_BYTES, TIMEOUT_S, ROOM = 8192, 300, 1 << 16
 
 
 @dataclass
@@ -277,8 +277,13 @@ def main(arguments: Sequence[str]) -> None:
             library = cmsis_library(core, Path(folder)) if peers and not only_ours else None
             print(f"{core}: instructions a MAC, relative to ours, code, scratch, equal outputs", flush=True)
             for layer in [one for one in LAYERS if not wanted or any(text in one.name for text in wanted)]:
-                ours = measure(core, generate(layer.deployed(), core).source, layer)
-                print(f"{layer.name}\n{row('ours', layer, ours, ours)}", flush=True)
+                ours, small = (
+                    measure(core, generate(layer.deployed(), core, arena_bytes).source, layer)
+                    for arena_bytes in (ROOM, 0)
+                )
+                print(
+                    f"{layer.name}\n{row('ours', layer, ours, ours)}\n{row('narrow', layer, small, ours)}", flush=True
+                )
                 if only_ours:
                     continue
                 others = {"emx": measure(core, generate_float(layer.deployed()).source, layer)}
