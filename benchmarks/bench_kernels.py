@@ -1,8 +1,7 @@
 """Print instructions a multiply-accumulate of our int8 kernels, CMSIS-NN's and emx-onnx-cgen's, by layer, in QEMU.
 
     python benchmarks/bench_kernels.py                      # every core, about ten minutes
-    python benchmarks/bench_kernels.py cortex-m4f           # one core
-    python benchmarks/bench_kernels.py cortex-m4f --ours    # ours alone, seconds
+    python benchmarks/bench_kernels.py cortex-m4f --ours    # one core, ours alone, seconds
 
 One layer a network, the same weights and images for all, -O2. `equal` is the share of outputs that are onnxruntime's.
 `narrow` is ours where the arena has no room for more. CMSIS-NN is read from ../shared/peers/cmsis-nn and left out where
@@ -105,9 +104,7 @@ class Layer:
 
     def wanted(self) -> npt.NDArray[np.int8]:
         """Return onnxruntime's outputs (images, channels, height, width)."""
-        options = ort.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = 1, 3
-        session = ort.InferenceSession(self.deployed().onnx, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(self.deployed().onnx, providers=["CPUExecutionProvider"])
         found = [session.run(None, {"image": image[None]})[0] for image in self.images]
         made: npt.NDArray[np.int8] = np.concatenate(found).reshape(len(self.images), self.channels[1], *self.out)
         return made
@@ -201,7 +198,8 @@ def measure(core: Core, source: str, layer: Layer, *, last: bool = False, librar
 def cmsis_library(core: Core, folder: Path) -> Path:
     """Return CMSIS-NN's int8 kernels, compiled for a core."""
     parts = ("ConvolutionFunctions", "FullyConnectedFunctions", "NNSupportFunctions")
-    files = [str(path) for part in parts for path in sorted((CMSIS / "Source" / part).glob("*.c"))]
+    every = [path for part in parts for path in sorted((CMSIS / "Source" / part).glob("*.c"))]
+    files = [str(path) for path in every if not path.stem.endswith(("_f16", "_f32", "_flt"))]
     flags = [*CORE_FLAGS[core], *COMPILE_FLAGS]
     _call(["arm-none-eabi-gcc", *flags, "-w", f"-I{CMSIS}/Include", "-c", *files], folder)
     _call(["arm-none-eabi-ar", "rcs", "libnn.a", *[path.name for path in folder.glob("*.o")]], folder)
