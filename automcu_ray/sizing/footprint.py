@@ -106,8 +106,7 @@ def _step(op: Op, size: int) -> Step:
 def _scratch(op: Op) -> int:
     if op.kind != "conv":
         return 0
-    kernel, stride, pad = ((size, size) for size in (op.kernel, op.stride, op.padding))
-    return scratch_bytes(op.groups, op.in_shape, op.shape, kernel, stride, pad)
+    return scratch_bytes(op.groups, op.in_shape, op.shape, (op.kernel, op.kernel), op.stride, op.padding)
 
 
 @lru_cache(maxsize=1 << 14)  # the same few shapes come again and again

@@ -1,23 +1,17 @@
 """The memory that an int8 convolution of c_qemu needs beside its tensors, at least: on the core that needs least.
 
-Its kernels pack four windows at a time, or copy the rows that a few output rows of a depthwise convolution read. Where
-instructions want wider values (`backends/c_qemu/kernels/weighted.py`), it is up to about twice as much.
+Its kernels copy one window, or the rows that one output row of a depthwise convolution reads. Where more costs nothing,
+since the arena has to be larger elsewhere, they take more and are faster (`backends/c_qemu/kernels/weighted.py`).
 """
 
 from automcu_ray.networks.graph import Shape
 
-STRIP = 4  # output rows that a depthwise convolution computes from one copy of its input's rows
 ALIGNMENT = 4  # of scratch, in bytes; the planner knows none, so that each has this less one in addition
 
 
 def is_depthwise(groups: int, read: Shape, written: Shape) -> bool:
     """Whether rows are copied: one input channel a group, and too few outputs for packing whole windows to pay."""
     return groups == read[0] and written[0] <= 2 * groups
-
-
-def copied_rows(written: Shape, stride: int, reach: int) -> int:
-    """Return how many input rows are copied at once; `reach` is from the first to the last row of a window."""
-    return (min(STRIP, written[1]) - 1) * stride + reach + 1
 
 
 def row_values(read: Shape, written: Shape, stride: int, pad: int, reach: int) -> int:
@@ -32,16 +26,19 @@ def scratch_bytes(
     read: Shape,
     written: Shape,
     kernel: tuple[int, int],
-    stride: tuple[int, int],
-    pad: tuple[int, int],
+    stride: int,
+    pad: int,
     dilation: tuple[int, int] = (1, 1),
 ) -> int:
-    """Return the bytes of one convolution; pairs are (height, width), shapes (channels, height, width)."""
+    """Return the bytes of one convolution; pairs are (height, width), shapes (channels, height, width).
+
+    `stride` and `pad` are those of the columns.
+    """
     depth = read[0] // groups * kernel[0] * kernel[1]
     if groups == 1 and depth == read[0] and read[1:] == written[1:] == (1, 1):
         return 0  # a linear layer
     down, across = ((size - 1) * gap for size, gap in zip(kernel, dilation, strict=True))
     if is_depthwise(groups, read, written):
-        row = row_values(read, written, stride[1], pad[1], across)
-        return copied_rows(written, stride[0], down) * row + ALIGNMENT - 1
-    return 4 * depth + ALIGNMENT - 1
+        row = row_values(read, written, stride, pad, across)
+        return (down + 1) * row + ALIGNMENT - 1
+    return depth + ALIGNMENT - 1

@@ -29,13 +29,16 @@ class NetworkCode:
     weights: dict[str, int]
 
 
-def generate(deployed: DeployedNetwork, core: Core | None = None) -> NetworkCode:
+def generate(deployed: DeployedNetwork, core: Core | None = None, arena_bytes: int = 0) -> NetworkCode:
     """Return the C of a network, for a core or for any; it can be compiled for every one, and gives the same outputs.
+
+    The int8 kernels of a layer are the fastest for which the arena has room: as much as the network needs anyway, or
+    `arena_bytes` where that is more.
 
     Raises:
         ToolchainError: an operator that the kernels do not know, or C that is not what is expected.
     """
-    made = generate_int8(deployed, core) if deployed.precision == "int8" else generate_float(deployed)
+    made = generate_int8(deployed, core, arena_bytes) if deployed.precision == "int8" else generate_float(deployed)
     if found := _FORBIDDEN.search(made.source):
         raise ToolchainError(f"the generated C should not allocate or print, found {found[1]}().")
     planned = made.schedule

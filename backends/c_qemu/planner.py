@@ -98,15 +98,19 @@ def largest_at_peak(buffers: Sequence[Buffer]) -> Buffer | None:
     return max(_busiest(buffers)[1], key=lambda buffer: buffer.size_bytes, default=None)
 
 
+def live_bytes(buffers: Sequence[Buffer], step: int) -> int:
+    """Return the bytes that live together at a step, less what may lie over each other."""
+    sizes = {buffer.name: buffer.size_bytes for buffer in buffers}
+    alive = [buffer for buffer in buffers if buffer.first <= step <= buffer.last]
+    new = (buffer for buffer in alive if buffer.first == step)
+    shared = sum(shared_size(b.size_bytes, [(sizes[name], lag) for name, lag in b.over]) for b in new)
+    return sum(buffer.size_bytes for buffer in alive) - shared
+
+
 def _busiest(buffers: Sequence[Buffer]) -> tuple[int, list[Buffer]]:
     """Return the worst step's bytes and buffers."""
-    sizes = {buffer.name: buffer.size_bytes for buffer in buffers}
     worst: tuple[int, list[Buffer]] = (0, [])
     for step in sorted({buffer.first for buffer in buffers}):  # live bytes only rise where a buffer begins
-        alive = [buffer for buffer in buffers if buffer.first <= step <= buffer.last]
-        new = (buffer for buffer in alive if buffer.first == step)
-        shared = sum(shared_size(b.size_bytes, [(sizes[name], lag) for name, lag in b.over]) for b in new)
-        needed = sum(buffer.size_bytes for buffer in alive) - shared
-        if needed > worst[0]:
-            worst = needed, alive
+        if (needed := live_bytes(buffers, step)) > worst[0]:
+            worst = needed, [buffer for buffer in buffers if buffer.first <= step <= buffer.last]
     return worst

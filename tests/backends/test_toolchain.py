@@ -47,7 +47,7 @@ def test_a_refusal_names_layers_of_the_spec_and_leaves_logs_only(digits_task: Ta
     )
     report = Toolchain(within(digits_task, 4, 8), "c_qemu", {}, tmp_path).check(Candidate(spec=spec, hash="abc"))
     assert not report.feasible and report.rung == Rung.LINK
-    assert {v.resource: v.where for v in report.violations} == {"ram": "layer_2.conv2", "flash": "layer_2.conv1"}
+    assert {v.resource: v.where for v in report.violations} == {"ram": "layer_1.conv", "flash": "layer_2.conv1"}
     assert all(v.over_bytes is not None and v.over_bytes > 0 for v in report.violations)
     assert "__" not in report.violations[0].message
     assert [path.name for path in (tmp_path / "abc").iterdir()] == ["commands.log"]

@@ -29,7 +29,7 @@ class Layer:
     `node` names it in reports, `reads` and `write` are tensors of the graph. `fields` fill the kernel's struct: arrays
     become constants of their own. With `parts` there is a struct and a call for each input, all to one output. The
     output may lie over an input at the `lags` (in bytes), from the end too where the kernel can turn round. `bound` is
-    the largest |sum * scale| that can come up.
+    the largest |sum * scale| that can come up. `roomy` computes the same faster, with more scratch.
     """
 
     node: str
@@ -44,6 +44,7 @@ class Layer:
     bound: float = 0.0
     copies: tuple[Copy, ...] = ()
     parts: tuple[Mapping[str, Field], ...] = ()
+    roomy: "Layer | None" = None
 
     @property
     def structs(self) -> tuple[Mapping[str, Field], ...]:

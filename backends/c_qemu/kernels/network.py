@@ -10,6 +10,7 @@ from automcu_ray.sizing.peak_memory import ANYWHERE, APART, Lag
 from backends.c_qemu.kernels import printing
 from backends.c_qemu.kernels.layer import Layer, variant_of
 from backends.c_qemu.kernels.reading import read
+from backends.c_qemu.planner import live_bytes
 from backends.c_qemu.schedule import Call, Schedule, schedule
 
 
@@ -32,17 +33,15 @@ def lags(layer: Layer) -> dict[str, Lag]:
     return {name: lag for name, lag in layer.lags.items() if layer.reads.count(name) == 1}
 
 
-def generate_int8(deployed: DeployedNetwork, core: Core | None) -> Printed:
-    """Return the C of an int8 network for a core; None stands for any.
+def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int) -> Printed:
+    """Return the C of an int8 network for a core; None stands for any. `arena_bytes` may be used in any case.
 
     Raises:
         ToolchainError: an operator, or a form of one, that no kernel computes.
     """
     variant = variant_of(core)
     layers, shapes, constants = read(deployed.with_batch_one(), variant)
-    calls = [call for number, layer in enumerate(layers) for call in _calls(number, layer)]
-    sizes = {name: prod(shapes[name]) for call in calls for name in call.writes if name != OUTPUT}
-    made = schedule(calls, sizes)
+    layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, arena_bytes)
     channels, height, width = deployed.input_shape
     signature = (
         f"const int8_t {printing.INPUT}[1][{channels}][{height}][{width}], "
@@ -55,6 +54,26 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None) -> Printed:
             weights[layer.node] = weights.get(layer.node, 0) + layer.weights_bytes
     made_by = {name: layers[call.op].node for call in made.calls for name in (*call.writes, call.scratch)}
     return Printed(text, signature, made, made_by, weights)
+
+
+def _planned(layers: list[Layer], sizes: dict[str, int], arena_bytes: int) -> tuple[list[Layer], Schedule]:
+    """Return the layers, roomy where the arena need not grow beyond `arena_bytes` for it, and their schedule."""
+    given = _schedule(layers, sizes)
+    room = max(arena_bytes, given.arena_bytes)
+    needs = {call.op: live_bytes(given.buffers, at) for at, call in enumerate(given.calls)}
+    chosen = [
+        layer.roomy
+        if layer.roomy and needs[number] - layer.scratch_bytes + layer.roomy.scratch_bytes <= room
+        else layer
+        for number, layer in enumerate(layers)
+    ]
+    made = _schedule(chosen, sizes)
+    return (chosen, made) if made.arena_bytes <= room else (layers, given)
+
+
+def _schedule(layers: list[Layer], sizes: dict[str, int]) -> Schedule:
+    calls = [call for number, layer in enumerate(layers) for call in _calls(number, layer)]
+    return schedule(calls, {name: sizes[name] for call in calls for name in call.writes if name != OUTPUT})
 
 
 def _calls(number: int, layer: Layer) -> list[Call]:

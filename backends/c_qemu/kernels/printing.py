@@ -22,11 +22,12 @@ _FILES = {
     "max_pool": ("pooling.c",),
     "average_pool": ("pooling.c",),
     "global_pool": ("pooling.c",),
+    "convolve_narrow": ("layers.h", "VARIANT", "linear.c", "narrow.c"),
     "convolve": ("layers.h", "VARIANT", "convolution.c"),
     "convolve_depthwise": ("layers.h", "VARIANT", "depthwise.c"),
     "connect": ("layers.h", "VARIANT", "linear.c"),
 }
-_TURNS = ("convolve", "convolve_depthwise", "max_pool", "average_pool")
+_TURNS = ("convolve", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
 _ROW = 30  # bytes a source line
 

@@ -6,8 +6,10 @@ import numpy as np
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.sizing.peak_memory import APART, Axis, Lag, window_lag
-from automcu_ray.sizing.scratch import ALIGNMENT, STRIP, copied_rows, is_depthwise, row_values, scratch_bytes
+from automcu_ray.sizing.scratch import ALIGNMENT, is_depthwise, row_values, scratch_bytes
 from backends.c_qemu.kernels.layer import Array, Field, Layer, Variant
+
+STRIP = 4  # output rows that a depthwise convolution computes from one copy of its input's rows, where there is room
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,10 @@ class Window:
 
 
 def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised, variant: Variant) -> Layer:
-    """Return a convolution of any window; a linear layer where it reads single pixels of an image of one."""
+    """Return a convolution of any window; a linear layer where it reads single pixels of an image of one.
+
+    It needs as little scratch as can be; `roomy` is the same layer with more, and faster.
+    """
     plane_in, plane_out = window.read[1] * window.read[2], window.written[1] * window.written[2]
     if window.groups == 1 and plane_in == plane_out == window.kernel[0] * window.kernel[1] == 1:
         return linear(node, x, y, 1, quantised, variant)
@@ -77,15 +82,22 @@ def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised,
     if not copies_rows and window.kernel == window.stride == (1, 1) and window.pad == (0, 0) and plane_in < 1 << 16:
         read, written = (window.read[0], 1, plane_in), (window.written[0], 1, plane_out)  # one row: fewer ragged ends
         window = Window(read, written, (1, 1), (1, 1), (1, 1), (0, 0), window.groups)
-    fields, scratch = (_depthwise if copies_rows else _dense)(window, quantised, variant)
-    fields |= _numbers(window) | {"x_zero": quantised.x_zero, "y_zero": quantised.y_zero}
-    kernel = "convolve_depthwise" if copies_rows else "convolve"
-    return Layer(node, kernel, "convolution", (x,), y, fields, lags, scratch, quantised.scales, quantised.bound)
+    numbers = _numbers(window) | {"x_zero": quantised.x_zero, "y_zero": quantised.y_zero}
+
+    def made(kernel: str, fields: dict[str, Field], scratch: int, roomy: Layer | None = None) -> Layer:
+        scales, bound = quantised.scales, quantised.bound
+        return Layer(node, kernel, "convolution", (x,), y, fields | numbers, lags, scratch, scales, bound, roomy=roomy)
+
+    if copies_rows:
+        high = made("convolve_depthwise", *_depthwise(window, quantised, variant, min(STRIP, window.written[1])))
+        return made("convolve_depthwise", *_depthwise(window, quantised, variant, 1), high)
+    wide = made("convolve", *_dense(window, quantised, variant)) if plane_out > 2 else None
+    return made("convolve_narrow", _narrow(window, quantised, variant), _least_scratch(window), wide)
 
 
 def _least_scratch(window: Window) -> int:
     return scratch_bytes(
-        window.groups, window.read, window.written, window.kernel, window.stride, window.pad, window.dilation
+        window.groups, window.read, window.written, window.kernel, window.stride[1], window.pad[1], window.dilation
     )
 
 
@@ -104,22 +116,48 @@ def _numbers(window: Window) -> dict[str, Field]:
     }
 
 
-def _depthwise(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict[str, Field], int]:
+def _depthwise(window: Window, quantised: Quantised, variant: Variant, strip: int) -> tuple[dict[str, Field], int]:
     span = window.reach[1] + 1
     row_step = row_values(window.read, window.written, window.stride[1], window.pad[1], window.reach[1])
     fields: dict[str, Field] = {
         "weights": quantised.weights.reshape(-1),
         "biases": quantised.folded.astype(np.int32),
         "scales": quantised.scales,
-        "strip": min(STRIP, window.written[1]),
+        "strip": strip,
         "row_step": row_step,
         "span_w": span,
     }
+    rows = (strip - 1) * window.stride[0] + window.reach[0] + 1
     if variant != "dsp":
-        return fields, _least_scratch(window)
+        return fields, rows * row_step + ALIGNMENT - 1
     taps = 4 * window.kernel[0] * -(-span // 2)  # pairs of 16 bits, as the cells of a row
-    rows = copied_rows(window.written, window.stride[0], window.reach[0])
     return fields, taps + 2 * rows * row_step + ALIGNMENT - 1
+
+
+def _narrow(window: Window, quantised: Quantised, variant: Variant) -> dict[str, Field]:
+    channels = window.written[0] // window.groups
+    flat = quantised.weights.reshape(window.groups, channels, -1)
+    groups = [_rows(group, variant) for group in flat]
+    return {
+        "weights": np.concatenate(groups),
+        "biases": quantised.folded.astype(np.int32),
+        "scales": quantised.scales,
+        "weights_step": len(groups[0]),
+        "channels_step": channels,
+        "depth": flat.shape[2],
+    }
+
+
+def _rows(weights: Array, variant: Variant) -> Array:
+    """Return a matrix (outputs, inputs) as `dot_products` reads it, flat."""
+    if variant != "dsp":
+        return weights.reshape(-1)
+    outputs, inputs = weights.shape
+    padded = np.zeros((outputs, inputs + -inputs % 4), np.int8)
+    padded[:, :inputs] = weights
+    together = outputs - outputs % 4
+    fours = padded[:together].reshape(together // 4, 4, padded.shape[1] // 4, 4).transpose(0, 2, 1, 3)
+    return np.concatenate([fours.reshape(-1), padded[together:].reshape(-1)])
 
 
 def _dense(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict[str, Field], int]:
@@ -149,9 +187,8 @@ def _dense(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict
         "depth": depth,
         "by_rows": int(_by_rows(window, even)),
     }
-    if variant == "scalar":
-        return fields, _least_scratch(window)
-    return fields, 8 * depth + ALIGNMENT - 1  # words of four pixels, and what they become
+    each = 4 if variant == "scalar" else 8  # words of four pixels, and what they become
+    return fields, each * depth + ALIGNMENT - 1
 
 
 def _by_rows(window: Window, channels: int) -> bool:
@@ -172,14 +209,8 @@ def linear(node: str, x: str, y: str, rows: int, quantised: Quantised, variant: 
     """Return a fully connected layer; weights (outputs, inputs)."""
     weights = quantised.weights.reshape(len(quantised.weights), -1)
     outputs, inputs = weights.shape
-    if variant == "dsp":
-        padded = np.zeros((outputs, inputs + -inputs % 4), np.int8)
-        padded[:, :inputs] = weights
-        together = outputs - outputs % 4
-        fours = padded[:together].reshape(together // 4, 4, padded.shape[1] // 4, 4).transpose(0, 2, 1, 3)
-        weights = np.concatenate([fours.reshape(-1), padded[together:].reshape(-1)])
     fields: dict[str, Field] = {
-        "weights": weights.reshape(-1),
+        "weights": _rows(weights, variant),
         "biases": quantised.folded.astype(np.int32),
         "scales": quantised.scales,
         "rows": rows,

@@ -14,15 +14,15 @@ SHARED void gather(const struct convolution *l, const int8_t *x, int pixel, int 
 }
 
 /* Four neighbours from column `at` on, the zero point where that is outside; rows have at least four columns. */
-INLINE uint32_t word(const int8_t *row, int at, int width, uint32_t zeros) {
+SHARED uint32_t word(const int8_t *row, int at, int width, uint32_t zeros) {
     if ((unsigned)at <= (unsigned)(width - 4)) return load(row + at);
     if (at <= -4 || at >= width) return zeros;
     if (at < 0) return load(row) << (-8 * at) | zeros >> (32 + 8 * at);
     const int beyond = 8 * (at + 4 - width);
     return load(row + width - 4) >> beyond | zeros << (32 - beyond);
 }
-INLINE uint32_t every_second(const int8_t *row, int at, int width, uint32_t zeros) {
-    const uint32_t a = word(row, at, width, zeros) & 0x00FF00FFu, b = word(row, at + 4, width, zeros) & 0x00FF00FFu;
+INLINE uint32_t every_second(uint32_t a, uint32_t b) {
+    a &= 0x00FF00FFu, b &= 0x00FF00FFu;
     return ((a | a >> 8) & 0xFFFF) | (b | b >> 8) << 16;
 }
 /* The windows of four neighbours of a row, a word of four pixels for each value; strides 1 and 2. */
@@ -41,10 +41,13 @@ SHARED void gather_row(const struct convolution *l, const int8_t *x, int h, int 
                 const int8_t *const row = x + y * width;
                 if ((unsigned)y >= l->in_h) {
                     for (int j = left; j != end; j += gap) *to++ = zeros;
-                } else if (twice) {
-                    for (int j = left; j != end; j += gap) *to++ = every_second(row, j, width, zeros);
+                } else if (inside && twice) {
+                    for (int j = left; j != end; j += gap) *to++ = every_second(load(row + j), load(row + j + 4));
                 } else if (inside) {
                     for (int j = left; j != end; j += gap) *to++ = load(row + j);
+                } else if (twice) {
+                    for (int j = left; j != end; j += gap)
+                        *to++ = every_second(word(row, j, width, zeros), word(row, j + 4, width, zeros));
                 } else {
                     for (int j = left; j != end; j += gap) *to++ = word(row, j, width, zeros);
                 }

@@ -148,9 +148,9 @@ INLINE cell *rows_in(const struct convolution *l, packed *scratch) {
     return (cell *)(scratch + l->kernel_h * ((l->span_w + 1) / 2));
 }
 INLINE int is_three_by_three(const struct convolution *l) {
-    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w < 3 && l->kernel_w == 3;
+    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w == 1 && l->kernel_w == 3;
 }
-INLINE const tap *taps_of(const struct convolution *l, int channel, packed *scratch) {
+SHARED const tap *taps_of(const struct convolution *l, int channel, packed *scratch) {
     const int8_t *weight = l->weights + channel * l->kernel_h * l->kernel_w;
     const int words = (l->span_w + 1) / 2;
     memset(scratch, 0, 4u * l->kernel_h * words);
@@ -175,13 +175,15 @@ INLINE void widen(cell *to, const int8_t *from, uint32_t count) {
 /* Four neighbours of a row by a window of any size, two taps at a time. */
 INLINE void any_window(const struct convolution *l, const tap *taps, const cell *row, int32_t *sums) {
     const int words = (l->span_w + 1) / 2, step = l->stride_w;
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     for (int i = 0; i < l->kernel_h; i++, row += l->dilation_h * l->row_step)
         for (int j = 0; j < words; j++) {
             const uint32_t two = *taps++;
             const cell *const at = row + 2 * j;
-            sums[0] = smlad(two, load(at), sums[0]), sums[1] = smlad(two, load(at + step), sums[1]);
-            sums[2] = smlad(two, load(at + 2 * step), sums[2]), sums[3] = smlad(two, load(at + 3 * step), sums[3]);
+            a = smlad(two, load(at), a), b = smlad(two, load(at + step), b);
+            c = smlad(two, load(at + 2 * step), c), d = smlad(two, load(at + 3 * step), d);
         }
+    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
 }
 /* By three taps of three rows, each word of a row read once; the second word of a row's taps is (second, third). */
 #define THREE_TAPS(row, taps) \
@@ -215,26 +217,10 @@ INLINE void three_by_three(const struct convolution *l, const tap *taps, const c
         store(y, a0, a1, a2, a3, scale, zero, left);
     }
 }
-INLINE void three_by_three_of_stride_2(const struct convolution *l, const tap *taps, const cell *row, int32_t bias,
-                                       float scale, int8_t *y) {
-    const int32_t zero = zero_point(l->y_zero);
-    for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 8) {
-        int32_t a = bias, b = bias, c = bias, d = bias;
-        const cell *from = row;
-        for (const tap *tap = taps; tap != taps + 6; tap += 2, from += l->row_step) {
-            const uint32_t f = tap[0], s = tap[1], q = load(from + 2), r = load(from + 4), t = load(from + 6);
-            a = smlabt(q, s, smlad(load(from), f, a)), b = smlabt(r, s, smlad(q, f, b));
-            c = smlabt(t, s, smlad(r, f, c)), d = smlabt(load(from + 8), s, smlad(t, f, d));
-        }
-        store(y, a, b, c, d, scale, zero, left);
-    }
-}
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
-    if (is_three_by_three(l) && l->stride_w == 1) {
+    if (is_three_by_three(l)) {
         three_by_three(l, taps, row, bias, scale, y);
-    } else if (is_three_by_three(l)) {
-        three_by_three_of_stride_2(l, taps, row, bias, scale, y);
     } else {
         const int32_t zero = zero_point(l->y_zero);
         for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * l->stride_w) {
@@ -270,10 +256,9 @@ INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int 
         if (x != end) {
             values = load(x);
         } else {
-            memcpy(&values, x, (uint32_t)left);
+            for (int i = 0; i < left; i++) values |= (uint32_t)(uint8_t)x[i] << (8 * i);
         }
         const uint32_t even = sxtb16(values), odd = sxtb16_high(values);
-#pragma GCC unroll 4
         for (int i = 0; i < rows; i++, weight += 4) {
             const uint32_t four = load(weight);
             sums[i] = smlad(sxtb16_high(four), odd, smlad(sxtb16(four), even, sums[i]));

@@ -1,0 +1,111 @@
+"""Every variant of the int8 kernels at its edges, memory and sums checked; rounding by integers; names."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.problem.target import Core
+from automcu_ray.testing.networks import deployed_network
+from backends.c_qemu.cgen import generate
+from backends.c_qemu.kernels.printing import SOURCES
+from tests.backends.host import run_on_host, run_sanitised
+from tests.backends.operators import Model, Rng, run_one_at_a_time
+
+pytestmark = pytest.mark.thorough
+ROOM = 1 << 16  # for the fastest kernels
+
+WINDOWS = [  # outputs, groups, kernel, strides, pads (top, left, bottom, right), dilations
+    (1, 1, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    (5, 1, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
+    (4, 1, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
+    (2, 1, (2, 5), (2, 2), (1, 3, 0, 2), (1, 1)),
+    (3, 1, (3, 3), (1, 1), (2, 2, 2, 2), (2, 2)),
+    (7, 1, (3, 1), (3, 3), (1, 0, 1, 0), (1, 1)),
+    (12, 2, (3, 3), (1, 2), (1, 0, 1, 2), (1, 1)),
+    (6, 6, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    (6, 6, (3, 3), (2, 2), (0, 1, 1, 0), (1, 1)),
+    (12, 6, (5, 2), (1, 2), (2, 0, 2, 1), (1, 1)),
+    (6, 6, (3, 3), (1, 3), (2, 2, 2, 2), (2, 2)),
+    (18, 6, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    (6, 6, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
+    (2, 1, (7, 9), (1, 1), (0, 0, 0, 0), (1, 1)),
+]
+
+
+def windows(rng: Rng, width: int) -> Model:
+    """Return convolutions of every form side by side; zero points and sums are often extreme."""
+    model = Model(rng, (6, 7, width))
+    for outputs, groups, kernel, strides, pads, dilations in WINDOWS:
+        if kernel[1] > width:
+            continue
+        weights = rng.choice(np.int8([-127, -1, 0, 127, *rng.integers(-127, 128, 4)]), (outputs, 6 // groups, *kernel))
+        scales = np.float32(np.exp(rng.uniform(np.log(1e-4), np.log(0.02), outputs)))
+        y = model.quantised(float(rng.uniform(0.01, 0.5)))
+        read = [
+            "image",
+            *model.quantised(model.scale()),
+            *map(model.constant, (weights, scales, np.zeros(outputs, np.int8))),
+        ]
+        biases = model.constant(rng.integers(-(10**5), 10**5, outputs).astype(np.int32))
+        window = {"kernel_shape": kernel, "strides": strides, "pads": pads, "dilations": dilations, "group": groups}
+        model.add("QLinearConv", *read, *y, biases, **window)
+    return model
+
+
+@pytest.mark.parametrize("width", [pytest.param(size, marks=pytest.mark.slow) for size in (1, 3, 4, 9)] + [13])
+@pytest.mark.parametrize("core", [None, "cortex-m4f", "cortex-m55d"])
+def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onnxruntime(
+    core: Core | None, width: int, host_gcc: None, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(width)
+    made = windows(rng, width).deployed()
+    inputs = rng.integers(-128, 128, (4, 6, 7, width)).astype(np.int8)
+    wanted = run_one_at_a_time(made.onnx, inputs)
+    for room in (0, ROOM):
+        source = generate(made, core, room).source
+        assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
+
+
+def test_integers_round_as_float32_does(host_gcc: None, tmp_path: Path) -> None:
+    parts = [(SOURCES / name).read_text() for name in ("common.c", "requantise.c")]
+    body = "for (int i = 0; i < n; i++) y[i] = saturate(requantise(x[i], factor_of(s[i])) + zero_point(0));"
+    text = "\n".join([*parts, f"void all(const int32_t *x, const float *s, int8_t *y, int n) {{ {body} }}"])
+    (tmp_path / "round.c").write_text(text)
+    argv = ["gcc", "-O2", "-shared", "-fPIC", "-DNET_INTEGER_ROUNDING", "round.c", "-o", "round.so", "-lm"]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    rng, count = np.random.default_rng(0), 1_000_000
+    scales = np.exp(rng.uniform(np.log(2.0**-30), np.log(0.24), count)).astype(np.float32)
+    scales[::3] = 2.0 ** rng.integers(-30, -2, len(scales[::3]))  # whose ties are exact
+    sums = np.clip(rng.normal(0, 90, count) / scales, -(2**31), 2**31 - 1).astype(np.int32)
+    ties = np.rint((rng.integers(-128, 128, len(sums[::2])) + 0.5) / scales[::2].astype(np.float64))
+    sums[::2] = np.clip(ties, -(2**31), 2**31 - 1)
+    found = np.zeros(count, np.int8)
+    library = ctypes.CDLL(str(tmp_path / "round.so"))
+    library.all(*(ctypes.c_void_p(array.ctypes.data) for array in (sums, scales, found)), count)
+    wanted = np.rint(sums.astype(np.float32) * scales).clip(-128, 127)
+    assert len(np.unique(wanted)) == 256
+    assert np.array_equal(found, wanted)
+
+
+def test_a_network_without_a_floating_point_unit_gives_the_same_bits(host_gcc: None, tmp_path: Path) -> None:
+    made = deployed_network("attention", "int8")
+    images = np.random.default_rng(1).integers(0, 256, (300, 3, 12, 12), dtype=np.uint8)
+    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING")
+    assert np.array_equal(found, made.run(images))
+
+
+def test_no_name_of_the_model_reaches_the_c() -> None:
+    made = generate(deployed_network("attention", "int8"))
+    assert "/squeeze/Conv_quant" in made.weights
+    assert not [name for name in (*made.weights, "squeeze", "excite", "_quant") if name in made.source]
+
+
+def test_an_operator_without_a_kernel_is_named() -> None:
+    model = Model(np.random.default_rng(0), (4, 3, 3))
+    model.add("Abs", "image")
+    with pytest.raises(ToolchainError, match="int8 Abs has no kernel"):
+        generate(model.deployed())
