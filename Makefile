@@ -21,7 +21,7 @@ search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scrip
 	$(BIN)/python scripts/search.py $(ARGS)
 
 quick: setup  ## tests of a minute: no Ray, no compiler, no jail, no training, no whole searches
-	$(PYTEST) -m "not (ray or toolchain or jail or training or thorough or slow)"
+	$(PYTEST) -m "not (ray or toolchain or jail or training or thorough or slow or faults or fuzz)"
 
 test: setup lint  ## lint, types, all tests but the slow ones
 	$(PYTEST)

@@ -16,6 +16,8 @@ from automcu_ray.deploy.export import deploy_traced
 from automcu_ray.deploy.tracing import trace
 from automcu_ray.deploy.untrusted_onnx import check_foreign
 
+pytestmark = pytest.mark.thorough
+
 SHAPE, CLASSES = (1, 8, 8), 10
 NOISE = np.random.default_rng(0).integers(0, 256, (8, *SHAPE), dtype=np.uint8)
 SMALLEST = np.iinfo(np.int64).min

@@ -131,6 +131,7 @@ def test_dead_edges_make_no_other_network_but_another_row_of_the_table() -> None
     assert table.candidate(list(one.operations)).hash != table.candidate(list(two.operations)).hash
 
 
+@pytest.mark.thorough
 def test_only_networks_are_sampled_mutated_and_ranked() -> None:
     space, rng = CellSpace(skeleton=SMALL, input_shape=GREY), Random(0)
     parent = space.candidate(list(cell(e03="avg_pool_3x3").operations))

@@ -160,6 +160,7 @@ def test_code_is_ranked_by_accuracy_whatever_the_trainer_says() -> None:
 ALIASES = f"[&a [{'x,' * 8}], &b [{'*a,' * 8}], &c [{'*b,' * 8}], &d [{'*c,' * 8}], &e [{'*d,' * 8}], [{'*e,' * 8}]]"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "value",
     [
@@ -174,6 +175,7 @@ ALIASES = f"[&a [{'x,' * 8}], &b [{'*a,' * 8}], &c [{'*b,' * 8}], &d [{'*c,' * 8
         "0x_",
         ALIASES,
     ],
+    ids=lambda value: value[:12],
 )
 def test_yaml_that_breaks_the_reader_is_one_line(value: str, tmp_path: Path) -> None:
     assert message({}, f"x={value}").startswith("--set x: ")

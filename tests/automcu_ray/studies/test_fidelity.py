@@ -29,6 +29,7 @@ def test_networks_fit_and_are_spread_over_sizes_and_depths(digits_task: Task) ->
     assert len({subject.depth for subject in subjects}) >= 6
 
 
+@pytest.mark.thorough
 def test_a_seed_draws_the_same_networks_again_and_another_seed_others(digits_task: Task) -> None:
     hashes = [[one.candidate.hash for one in draw(digits_task, check_bounds, 5, seed)] for seed in (3, 3, 4)]
     assert hashes[0] == hashes[1] != hashes[2]

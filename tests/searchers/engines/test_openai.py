@@ -20,6 +20,8 @@ from tests.searchers.engines.endpoint import JsonHandler, Loopback, drop, slow, 
 from tests.searchers.engines.recorded import request
 
 Answer = Callable[[Any], None]
+pytestmark = pytest.mark.thorough
+
 MEGABYTE = "x" * 1_000_000
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 400}}
 

@@ -37,6 +37,7 @@ def test_learns_digits_in_three_epochs(digits_task: Task) -> None:
     assert accuracies(digits_task, FEW, seed=0)[-1] > 0.8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("protocol", [FEW, FEW.replace(epochs=1, mixup=1.0, cutmix=1.0)], ids=["plain", "mixed"])
 def test_same_seed_same_training_other_seed_another(protocol: Protocol, digits_task: Task) -> None:
     first = accuracies(digits_task, protocol, seed=1)

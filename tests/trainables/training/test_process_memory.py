@@ -46,6 +46,7 @@ def test_a_peak_is_forgotten() -> None:
     assert high - before > 90 * MB and high - peak_memory_bytes("cpu") > 90 * MB
 
 
+@pytest.mark.thorough
 def test_a_peak_that_may_be_anothers_is_not_told(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "forget_peak_memory", lambda device: False)
     trainer = Trainer(digits_task, Protocol(epochs=1), DATA.train, DATA.val)
