@@ -18,6 +18,10 @@ NAMESPACES = (
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 PRIVATE = "/tmp"
 PROBE_S = 20
+ALLOW = (
+    "(sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in a "
+    "container the runtime must permit them)"
+)
 
 
 @functools.cache
@@ -35,11 +39,8 @@ def obstacle() -> str:
         return f"bwrap does not run here: {type(error).__name__}."
     if probe.returncode == 0:
         return ""
-    return (
-        f"bwrap may not make namespaces here: {' '.join(probe.stderr.split())[:200]}. Allow them "
-        "(sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in a "
-        "container the runtime must permit them)."
-    )
+    told = " ".join(probe.stderr.split())[:200]
+    return f"bwrap may not make namespaces here: {told}. Allow them {ALLOW}."
 
 
 def confined(

@@ -33,9 +33,9 @@ from automcu_ray.deploy.onnx_graph import (
     leading_window,
     quantise_before_pools,
     values_per_image,
+    with_batch_one,
 )
 from automcu_ray.deploy.onnx_graph import operators as operators
-from automcu_ray.deploy.onnx_graph import with_batch_one as with_batch_one
 from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
 from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace

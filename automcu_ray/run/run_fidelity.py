@@ -44,36 +44,23 @@ def run_study(
         ConfigError: another process works on this study.
     """
     with held(out):
-        return _run_study(title, subjects, todo, ground, out, console, cpus=cpus)
-
-
-def _run_study(
-    title: str,
-    subjects: Sequence[Subject],
-    todo: Sequence[Training],
-    ground: Ground,
-    out: Path,
-    console: Console,
-    *,
-    cpus: float,
-) -> int:
-    journal = Repository(out / "journal.jsonl")
-    known = {event.measured.key: event.measured for event in journal.all(NetworkMeasured)}
-    keys = [training.key(ground) for training in todo]
-    left = [training for training, key in zip(todo, keys, strict=True) if key not in known]
-    say(console, f"{title}: {len(todo) - len(left)} of {len(todo)} trainings are done; results: {out}")
-    status = 0
-    try:
-        with console.status("starting"):
-            for training, found in in_parallel(measure, left, ground, cpus=cpus, gpus=ground.gpus):
-                done = measured(training, ground, (), found) if isinstance(found, str) else found
-                journal.append(NetworkMeasured(measured=done))
-                known[done.key] = done
-                scores = ", ".join(f"{score.reading} {score.value:.4g}" for score in done.scores[-3:])
-                seconds = f", {done.scores[-1].seconds:.1f} s" if done.scores else ""
-                about = f"network {done.number}, {done.probe}: {done.failure or scores}{seconds}"
-                say(console, f"{sum(key in known for key in keys)} of {len(todo)}: {about}")
-    except KeyboardInterrupt:
-        status = say_interrupted(console)
-    say(console, write(out, title, subjects, [known[key] for key in keys if key in known]))
-    return status
+        journal = Repository(out / "journal.jsonl")
+        known = {event.measured.key: event.measured for event in journal.all(NetworkMeasured)}
+        keys = [training.key(ground) for training in todo]
+        left = [training for training, key in zip(todo, keys, strict=True) if key not in known]
+        say(console, f"{title}: {len(todo) - len(left)} of {len(todo)} trainings are done; results: {out}")
+        status = 0
+        try:
+            with console.status("starting"):
+                for training, found in in_parallel(measure, left, ground, cpus=cpus, gpus=ground.gpus):
+                    done = measured(training, ground, (), found) if isinstance(found, str) else found
+                    journal.append(NetworkMeasured(measured=done))
+                    known[done.key] = done
+                    scores = ", ".join(f"{score.reading} {score.value:.4g}" for score in done.scores[-3:])
+                    seconds = f", {done.scores[-1].seconds:.1f} s" if done.scores else ""
+                    about = f"network {done.number}, {done.probe}: {done.failure or scores}{seconds}"
+                    say(console, f"{sum(key in known for key in keys)} of {len(todo)}: {about}")
+        except KeyboardInterrupt:
+            status = say_interrupted(console)
+        say(console, write(out, title, subjects, [known[key] for key in keys if key in known]))
+        return status

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from automcu_ray.core.confinement import NAMESPACES, SYSTEM
+from automcu_ray.core.confinement import ALLOW, NAMESPACES, SYSTEM
 from automcu_ray.core.errors import ToolMissingError
 from automcu_ray.runtime.config import JailConfig
 from backends.programs import run_program, scratch_folder
@@ -35,8 +35,7 @@ def require_sandbox(config: JailConfig) -> None:
         told = " ".join(probe.stderr.split())[:200]
         raise ToolMissingError(
             f"generated code needs a sandbox, and bwrap may not make one here: {told}. Allow user namespaces "
-            "(sysctl kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
-            f"in a container the runtime must permit them). Or else {instead}."
+            f"{ALLOW}. Or else {instead}."
         )
 
 

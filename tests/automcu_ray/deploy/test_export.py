@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy import export
-from automcu_ray.deploy.export import DeployedNetwork, deploy, normalize, operators, with_batch_one
-from automcu_ray.deploy.onnx_graph import leading_window, values_per_image
+from automcu_ray.deploy.export import DeployedNetwork, deploy, normalize, operators
+from automcu_ray.deploy.onnx_graph import leading_window, values_per_image, with_batch_one
 from automcu_ray.testing.networks import CLASSES, NETWORKS, SHAPE, deployed_network, images, network
 
 
