@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, doctor, fidelity, search
+from automcu_ray.commands import ablate, deploy, doctor, fidelity, search
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -23,11 +23,16 @@ runs/latest/report.html. Then a task and a board of your own choice:
 
   automcu search --task cifar10 --target stm32f407 --set constraints.ram_kb=96
 
+A network that you have already:
+
+  automcu deploy model.onnx --task cifar10 --target stm32f407
+
 Runs lie in runs/ of the working directory. `automcu COMMAND --help` shows all options, with examples.
 """
 
 app = typer.Typer(help=HELP, epilog=EPILOG, no_args_is_help=True, **STYLE)
 app.command(epilog=search.EPILOG)(search.search)
+app.command(epilog=deploy.EPILOG)(deploy.deploy)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)
 app.command(epilog=fidelity.EPILOG)(fidelity.fidelity)
 app.command()(doctor.doctor)

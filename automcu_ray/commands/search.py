@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from automcu_ray.commands.options import group_option
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import compose, names
+from automcu_ray.runtime.config import compose
 from automcu_ray.runtime.run_folder import RunFolder
 
 EPILOG = """
@@ -34,23 +35,16 @@ kept; go on with --resume.
 """
 
 
-def _group(group: str, what: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(
-        f"--{group}", metavar="NAME", help=f"{what}: {', '.join(names(group))}, or the path of a YAML file."
-    )
-    return option
-
-
 def search(
-    searcher: Annotated[str | None, _group("searcher", "Who proposes")] = None,
-    task: Annotated[str | None, _group("task", "Data set, target and limits")] = None,
-    target: Annotated[str | None, _group("target", "Microcontroller (automcu doctor tells more)")] = None,
+    searcher: Annotated[str | None, group_option("searcher", "Who proposes")] = None,
+    task: Annotated[str | None, group_option("task", "Data set, target and limits")] = None,
+    target: Annotated[str | None, group_option("target", "Microcontroller (automcu doctor tells more)")] = None,
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="Data set, or table of nasbench201, in place of the task's.")
     ] = None,
-    engine: Annotated[str | None, _group("engine", "What answers an LLM searcher")] = None,
-    backend: Annotated[str | None, _group("backend", "Toolchain")] = None,
-    trainer: Annotated[str | None, _group("trainer", "Training protocols")] = None,
+    engine: Annotated[str | None, group_option("engine", "What answers an LLM searcher")] = None,
+    backend: Annotated[str | None, group_option("backend", "Toolchain")] = None,
+    trainer: Annotated[str | None, group_option("trainer", "Training protocols")] = None,
     precision: Annotated[str | None, typer.Option(help="int8 or float32.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of proposals, weights and batches.")] = None,
     warm_start: Annotated[

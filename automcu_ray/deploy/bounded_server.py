@@ -17,14 +17,24 @@ import numpy as np
 
 from automcu_ray.core.confinement import PRIVATE
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy import adoption
 from automcu_ray.deploy.bounded import BUSY, encode, receive
 from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
 from automcu_ray.deploy.onnx_graph import with_batch_one
+from automcu_ray.deploy.pixels import Pixels
 from automcu_ray.deploy.untrusted_onnx import check_foreign
 
 MAX_JOB_BYTES = 16 << 30  # images of a whole split, sent by ourselves
 FILE_BYTES = 1 << 30
 Answer = tuple[dict[str, Any], list[bytes]]
+
+
+def adopt(about: dict[str, Any], blobs: list[bytes]) -> Answer:
+    """Answer with a user's file as `tracing.trace` would have written it, and what was changed."""
+    name, scale, mean, std = about["pixels"]
+    pixels = Pixels(name, scale, tuple(mean), tuple(std))
+    model, changes = adoption.adopt(blobs[0], tuple(about["input_shape"]), about["num_classes"], pixels)
+    return {"changes": changes}, [model]
 
 
 def check(about: dict[str, Any], blobs: list[bytes]) -> Answer:
@@ -54,6 +64,7 @@ def single(about: dict[str, Any], blobs: list[bytes]) -> Answer:
 
 
 JOBS: dict[str, Callable[[dict[str, Any], list[bytes]], Answer]] = {
+    "adopt": adopt,
     "check": check,
     "deploy": deploy,
     "run": run,

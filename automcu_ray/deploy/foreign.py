@@ -1,5 +1,6 @@
 """A stranger's graph as a deployed network: what touches it does so in the bounded process."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,20 @@ import numpy.typing as npt
 
 from automcu_ray.deploy.bounded import run_bounded
 from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.pixels import Pixels
 from automcu_ray.deploy.untrusted_onnx import ForeignNetwork
 from automcu_ray.problem.task import Precision
+
+
+def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pixels: Pixels) -> tuple[bytes, list[str]]:
+    """Return a user's ONNX file in the form of a traced model, and what was changed: see `adoption.adopt`.
+
+    Raises:
+        ToolchainError: as there, or it was too much for the process that read it.
+    """
+    asked = {"input_shape": input_shape, "num_classes": num_classes, "pixels": dataclasses.astuple(pixels)}
+    told, (adopted,) = run_bounded("adopt", asked, [model])
+    return adopted, told["changes"]
 
 
 def check(model: bytes, input_shape: tuple[int, int, int], num_classes: int) -> ForeignNetwork:

@@ -66,6 +66,15 @@ class Searched(Event):
     gave_up: str = ""
 
 
+class Brought(Event):
+    """A user's own network came in, and nothing is searched: its file, the command for it, what was changed in it."""
+
+    event: Literal["brought"] = "brought"
+    file: str
+    command: str = ""
+    changes: tuple[str, ...] = ()
+
+
 class TeacherChosen(Event):
     """The finalist that is best in float teaches the others."""
 
@@ -108,6 +117,7 @@ AnyEvent = Annotated[
     | Proposed
     | RecordAdded
     | Searched
+    | Brought
     | TeacherChosen
     | FinalistEvaluated
     | TestRead

@@ -18,7 +18,7 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
-from automcu_ray.records.events import FinalistEvaluated, Finished, Searched, Started
+from automcu_ray.records.events import Brought, FinalistEvaluated, Finished, Searched, Started
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import NetworkManifest, TableManifest
@@ -59,6 +59,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
     finalists = list({one.hash: one for one in repository.all(FinalistEvaluated)}.values())  # the newest word on each
     started, finished = repository.last(Started), repository.last(Finished)
     manifest = finished.manifest if finished else None
+    brought = repository.last(Brought)
     cost = _cost(repository, finalists)
     folder, here = path.resolve().parent, Path.cwd()
     typed = folder.relative_to(here) if folder.is_relative_to(here) else folder
@@ -87,6 +88,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         in_table=manifest if isinstance(manifest, TableManifest) else None,
         diagnoses=[(r.candidate.number, r.diagnosis) for r in records if r.diagnosis],
         started=started,
+        brought=brought,
         engine=started.engine if started else None,
         searched=repository.last(Searched),
         finished=finished,
@@ -94,7 +96,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         trend=trend(records),
         yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         resume=f"automcu search --resume {shlex.quote(str(typed))}",
-        repeat=_repeat_command(config),
+        repeat=brought.command if brought else _repeat_command(config),
         exact=lambda size: f"{size:,} bytes",
         known_size=near_misses.known_size,
         spec_json=lambda candidate: json.dumps(candidate.spec.compact()),

@@ -11,6 +11,7 @@ from automcu_ray.core.errors import ConfigError, ToolMissingError
 from automcu_ray.core.folder_lock import held
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.records.events import (
+    Brought,
     EngineUsed,
     FinalistEvaluated,
     Finished,
@@ -60,6 +61,8 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
 def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool) -> Manifest | None:
     data = plan.dataset.about if isinstance(plan.dataset, Dataset) else {}
     repository = Repository(folder.journal)
+    if brought := repository.last(Brought):
+        raise ConfigError(f"this run deployed {brought.file}, nothing is searched in it: {brought.command}")
     started = repository.last(Started)
     began_with = (started.data if started else None) or data
     other = [key for key in data if began_with.get(key) != data[key]]

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -95,15 +95,23 @@ def run_finalist(candidate: Candidate, pipeline: FinalistPipeline) -> Finalist:
 
     What goes wrong is the finalist's `reason`; it never ends the run.
     """
-    torch.set_num_threads(pipeline.threads)
     teacher = pipeline.teacher if candidate.structure is not None else None  # generated code learns from nobody
     notes = [f"taught by {teacher.name}"] if teacher is not None else []
+    return take_through(candidate, pipeline, lambda folder: _train(candidate, pipeline, folder, notes), notes)
+
+
+def take_through(
+    candidate: Candidate, pipeline: FinalistPipeline, train: Callable[[Path], Trained], notes: list[str]
+) -> Finalist:
+    """Take what `train` leaves in its folder through toolchain, board and second opinions, as `run_finalist` does."""
+    torch.set_num_threads(pipeline.threads)
     folder = pipeline.folder / candidate.hash
     folder.mkdir(parents=True, exist_ok=True)
     training, built = None, Built()
     opinions: tuple[FeasibilityReport, ...] = ()
     try:
-        training, deployed = _train(candidate, pipeline, folder, notes)
+        training, deployed = train(folder)
+        save_deployed(deployed, folder)
         if pipeline.toolchain is not None:
             built = _build(pipeline.toolchain, pipeline, folder, deployed)
             if built.accuracy is not None:
@@ -237,7 +245,6 @@ def _train(candidate: Candidate, pipeline: FinalistPipeline, folder: Path, notes
             except CANDIDATE_ERRORS as error:
                 # What was trained before, rounded by calibration alone, still stands.
                 notes.append(f"training with rounding failed: {in_words(error)}")
-    save_deployed(deployed, folder)
     return summary.replace(checkpoint=str(checkpoint)), deployed
 
 

@@ -1,0 +1,187 @@
+"""A user's own ONNX file, written anew as `tracing.trace` writes a network: the one form that the rest understands.
+
+It runs in the bounded process alone, since what it reads may be anybody's.
+"""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper, version_converter
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.own_names import take_over
+from automcu_ray.deploy.pixels import Pixels
+from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
+
+MAX_BYTES = 64_000_000
+_QUANTISED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul"}
+
+
+def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pixels: Pixels) -> tuple[bytes, list[str]]:
+    """Return the network as `trace` would have written it, and what was changed, in words for people.
+
+    Afterwards it takes TRACED images (channels, height, width) of values `(pixel - 128) / 128` and gives TRACED rows of
+    logits, in operator set OPSET, with all that is constant worked out (by onnxruntime's basic rewrites).
+
+    Args:
+        model: an ONNX file with float weights, one image input (batch first, channels first or last), one output.
+        input_shape: (channels, height, width) of the data.
+        num_classes: of the data.
+        pixels: what the network takes for a pixel.
+
+    Raises:
+        ToolchainError: it is no such file, or is of other data.
+    """
+    if len(model) > MAX_BYTES:
+        raise ToolchainError(f"an ONNX file of at most {MAX_BYTES} bytes is wanted, found {len(model)}.")
+    try:
+        loaded = onnx.load_from_string(model)
+    except Exception as error:  # protobuf's own class, from a package without types
+        raise ToolchainError("an ONNX file is wanted; this one cannot be read as one.") from error
+    if any(tensor.external_data for tensor in loaded.graph.initializer):
+        raise ToolchainError("its weights should lie in the file itself: save it with save_as_external_data=False.")
+    if found := sorted({node.op_type for node in loaded.graph.node} & _QUANTISED):
+        raise ToolchainError(
+            f"a network with float weights is wanted: this one is quantised already ({', '.join(found)}), and is "
+            "quantised here, from your data. Give the file from before."
+        )
+    ours, labels = take_over(_in_our_opset(loaded))
+    seen = Counter[str]()
+    for node in ours.graph.node:  # of its author's names: onnxruntime wants each of them once
+        called = labels[node.name]
+        seen[called] += 1
+        node.name = called if seen[called] == 1 else f"{called}_{seen[called]}"
+    changes: list[str] = []
+    _drop_softmax(ours.graph, changes)
+    _take_our_images(ours.graph, input_shape, pixels, changes)
+    _give_logits(ours.graph, num_classes)
+    return _worked_out(ours), changes
+
+
+def _in_our_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    if (version := versions.get("", 0)) == OPSET:
+        return model
+    try:
+        return version_converter.convert_version(model, OPSET)
+    except Exception as error:  # a C++ converter: RuntimeError and others
+        raise ToolchainError(
+            f"operator set {OPSET} is wanted; this file has {version}, and onnx cannot convert it "
+            f"({_first_line(error)}). Export it with opset_version={OPSET}."
+        ) from error
+
+
+def _drop_softmax(graph: onnx.GraphProto, changes: list[str]) -> None:
+    """Take a softmax off the end: the largest stays the largest, and int8 keeps more of logits."""
+    last = next(node for node in graph.node if OUTPUT in node.output)
+    if last.op_type in ("Softmax", "LogSoftmax"):
+        changes.append(f"{last.op_type} at the end left out: the largest logit is the same class")
+        graph.node.remove(last)
+        _rename(graph, last.input[0], OUTPUT)
+
+
+def _rename(graph: onnx.GraphProto, before: str, after: str) -> None:
+    for node in graph.node:
+        node.input[:] = [after if name == before else name for name in node.input]
+        node.output[:] = [after if name == before else name for name in node.output]
+
+
+def _take_our_images(
+    graph: onnx.GraphProto, input_shape: tuple[int, int, int], pixels: Pixels, changes: list[str]
+) -> None:
+    """Put in front what turns our images into the network's: its axes, its values of pixels."""
+    kind = graph.input[0].type.tensor_type
+    sizes = tuple(dim.dim_value for dim in kind.shape.dim)
+    channels, height, width = input_shape
+    first, last = (channels, height, width), (height, width, channels)
+    if kind.elem_type != TensorProto.FLOAT or len(sizes) != 4 or not (fits(sizes, first) or fits(sizes, last)):
+        raise ToolchainError(
+            f"an input of float images (batch, {', '.join(map(str, first))}), or channels last, is wanted, as the data "
+            f"are; found {sizes if sizes else 'another type'}."
+        )
+    before: list[onnx.NodeProto] = []
+    if not pixels.ours:
+        slope, offset = pixels.affine(channels)
+        weights = {f"{INPUT}_slope": slope.reshape(-1, 1, 1, 1), f"{INPUT}_offset": offset}
+        graph.initializer.extend(numpy_helper.from_array(v.astype(np.float32), name) for name, v in weights.items())
+        before.append(helper.make_node("Conv", [INPUT, *weights], [f"{INPUT}_values"], name="pixels", group=channels))
+        changes.append(f"a layer in front that turns pixels into {pixels}")
+    if not fits(sizes, first):
+        source = before[-1].output[0] if before else INPUT
+        before.append(
+            helper.make_node("Transpose", [source], [f"{INPUT}_last"], name="channels_last", perm=[0, 2, 3, 1])
+        )
+        changes.append("channels last: turned to channels first")
+    if before:
+        _rename(graph, INPUT, before[-1].output[0])
+    for node in reversed(before):
+        graph.node.insert(0, node)
+    _fix_batch(graph, sizes[0])
+    del graph.input[:]
+    graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [TRACED, *input_shape]))
+
+
+def fits(sizes: tuple[int, ...], wanted: tuple[int, int, int]) -> bool:
+    """Return whether an input of these sizes, 0 where open, takes images of that shape."""
+    return all(found in (0, size) for found, size in zip(sizes[1:], wanted, strict=True))
+
+
+def _fix_batch(graph: onnx.GraphProto, batch: int) -> None:
+    """Let shapes that were written for one batch size, such as a Reshape to (1, 64), go by the input's."""
+    targets = {node.input[1] for node in graph.node if node.op_type == "Reshape" and len(node.input) > 1}
+    shapes = [tensor for tensor in graph.initializer if tensor.name in targets]
+    shapes += [
+        attribute.t
+        for node in graph.node
+        if node.op_type == "Constant" and node.output[0] in targets
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
+    for tensor in shapes if batch else ():
+        sizes = numpy_helper.to_array(tensor)
+        if len(sizes) > 1 and sizes[0] == batch:
+            name = tensor.name
+            tensor.CopyFrom(numpy_helper.from_array(np.array([0, *sizes[1:]], np.int64), name))
+
+
+def _give_logits(graph: onnx.GraphProto, num_classes: int) -> None:
+    """Flatten the answer where it is (batch, classes, 1, 1), and drop the sizes that the file claims for it."""
+    sizes = [dim.dim_value for dim in graph.output[0].type.tensor_type.shape.dim]
+    if len(sizes) > 1 and sizes[1] not in (0, num_classes):
+        raise ToolchainError(f"logits of {num_classes} classes are wanted, as the data have; found {sizes[1]}.")
+    if len(sizes) > 2 and sizes[2:] == [1] * (len(sizes) - 2):
+        _rename(graph, OUTPUT, f"{OUTPUT}_maps")
+        graph.node.append(helper.make_node("Flatten", [f"{OUTPUT}_maps"], [OUTPUT], name="logits", axis=1))
+    del graph.output[:]
+    graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [TRACED, num_classes]))
+    del graph.value_info[:]
+
+
+def _worked_out(model: onnx.ModelProto) -> bytes:
+    """Return the model after onnxruntime's basic rewrites: constants folded, shapes fixed, transposes cancelled."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    with tempfile.TemporaryDirectory(prefix="automcu-adopt-") as folder:
+        path = Path(folder, "worked_out.onnx")
+        options.optimized_model_filepath = str(path)
+        try:
+            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's errors share no base class
+            raise ToolchainError(f"onnxruntime cannot load it: {_first_line(error)}") from error
+        made = onnx.load(path)
+    used = {node.domain for node in made.graph.node}
+    kept = [entry for entry in made.opset_import if entry.domain in used]
+    del made.opset_import[:]
+    made.opset_import.extend(kept)
+    del made.graph.value_info[:]
+    return bytes(made.SerializeToString())
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return "".join(char for char in lines[0] if char.isprintable())[:300]

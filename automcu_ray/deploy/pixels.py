@@ -1,0 +1,74 @@
+"""What a network takes for a pixel: the values that it was trained on, as a scale and an offset of ours."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from automcu_ray.core.errors import ConfigError
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_NUMBERS = r"-?\d{1,6}(?:\.\d{1,12})?(?:,-?\d{1,6}(?:\.\d{1,12})?){0,7}"
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A network's own value of a pixel of 0 to 255: `(pixel / scale - mean) / std`, one mean and std or one a channel.
+
+    Ours is `(pixel - 128) / 128`: `symmetric`.
+    """
+
+    name: str
+    scale: float
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ours(self) -> bool:
+        """Whether the network takes what all networks of this project take."""
+        return (self.scale, self.mean, self.std) == (128.0, (1.0,), (1.0,))
+
+    def fits(self, channels: int) -> bool:
+        """Return whether it has one mean and deviation, or as many as an image has channels."""
+        return {len(self.mean), len(self.std)} <= {1, channels}
+
+    def affine(self, channels: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return slope and offset of each channel: the network's value is `slope * ours + offset`.
+
+        Raises:
+            ConfigError: means or deviations for another number of channels.
+        """
+        if not self.fits(channels):
+            raise ConfigError(f"--pixels {self.name}: one number, or one for each of {channels} channels, is wanted.")
+        std = np.broadcast_to(np.array(self.std), channels)
+        slope = 128 / self.scale / std
+        return slope, (128 / self.scale - np.broadcast_to(np.array(self.mean), channels)) / std
+
+
+KNOWN = {
+    "symmetric": Pixels("symmetric", 128.0, (1.0,)),
+    "unit": Pixels("unit", 255.0),
+    "bytes": Pixels("bytes", 1.0),
+    "centred": Pixels("centred", 255.0, (0.5,), (0.5,)),
+    "imagenet": Pixels("imagenet", 255.0, *IMAGENET),
+}
+
+
+def parse(text: str) -> Pixels:
+    """Return what a name, or MEAN/STD of pixels from 0 to 1, stands for: `0.1307/0.3081`, `0.5,0.5,0.5/0.2,0.2,0.2`.
+
+    Raises:
+        ConfigError: neither.
+    """
+    if text in KNOWN:
+        return KNOWN[text]
+    if not re.fullmatch(f"{_NUMBERS}/{_NUMBERS}", text):
+        raise ConfigError(f"--pixels wants {', '.join(KNOWN)}, or MEAN/STD such as 0.1307/0.3081; found {text[:40]!r}.")
+    mean, std = (tuple(map(float, part.split(","))) for part in text.split("/"))
+    if not all(std):
+        raise ConfigError(f"--pixels {text}: no standard deviation may be 0.")
+    return Pixels(text, 255.0, mean, std)

@@ -1,0 +1,141 @@
+"""A user's own ONNX file comes in as a traced model would: same answers for the same pictures, in our terms."""
+
+import io
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from numpy.typing import NDArray
+from onnx import helper
+from torch import nn
+
+from automcu_ray.core.errors import ConfigError, ToolchainError
+from automcu_ray.deploy import foreign
+from automcu_ray.deploy.adoption import adopt
+from automcu_ray.deploy.pixels import IMAGENET, KNOWN, Pixels, parse
+
+SHAPE, CLASSES = (3, 12, 10), 4
+IMAGES = np.random.default_rng(0).integers(0, 256, (9, *SHAPE), dtype=np.uint8)
+
+
+class Small(nn.Module):
+    """As people write them: a padded convolution, a batch norm, a view with sizes, a softmax at the end."""
+
+    def __init__(self, *, channels_last: bool = False) -> None:
+        super().__init__()
+        self.channels_last = channels_last
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.BatchNorm2d(8), nn.ReLU())
+        self.body = nn.Conv2d(8, 8, 1)
+        self.head = nn.Linear(8 * 6 * 5, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x.permute(0, 3, 1, 2) if self.channels_last else x)
+        x = torch.relu(x + self.body(torch.relu(self.body(x)))).contiguous()
+        return torch.softmax(self.head(x.view(x.size(0), -1)), 1)
+
+
+def exported(network: nn.Module, *, batch: int = 1, opset: int = 17, open_batch: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    shape = (*SHAPE[1:], 3) if getattr(network, "channels_last", False) else SHAPE
+    axes = {"x": {0: "batch"}} if open_batch else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network.eval(),
+            (torch.zeros(batch, *shape),),
+            buffer,  # type: ignore[arg-type]
+            input_names=["x"],
+            dynamo=False,
+            opset_version=opset,
+            dynamic_axes=axes,
+        )
+    return buffer.getvalue()
+
+
+def answers(network: nn.Module, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the network's own answers for its own values (N, C, H, W)."""
+    images = torch.from_numpy(values)
+    with torch.no_grad():
+        return network(images.permute(0, 2, 3, 1) if getattr(network, "channels_last", False) else images).numpy()
+
+
+def deployed_answers(model: bytes, pixels: Pixels) -> NDArray[np.float32]:
+    adopted, _ = adopt(model, SHAPE, CLASSES, pixels)
+    network = foreign.deploy(adopted, SHAPE, precision="float32", calibration=IMAGES)
+    logits = torch.from_numpy(network.run(IMAGES).copy())
+    return torch.softmax(logits, 1).numpy()
+
+
+@pytest.mark.parametrize(
+    ("batch", "opset", "open_batch", "channels_last"),
+    [(1, 17, False, False), (5, 11, False, False), (1, 13, True, False), (1, 17, False, True), (1, 18, True, True)],
+)
+def test_any_batch_operator_set_and_layout_gives_the_same_answers(
+    batch: int, opset: int, open_batch: bool, channels_last: bool
+) -> None:
+    torch.manual_seed(0)
+    network = Small(channels_last=channels_last).eval()
+    model = exported(network, batch=batch, opset=opset, open_batch=open_batch)
+    wanted = answers(network, (IMAGES.astype(np.float32) - 128) / 128)
+    np.testing.assert_allclose(deployed_answers(model, KNOWN["symmetric"]), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "values"),
+    [
+        ("unit", IMAGES / 255),
+        ("bytes", IMAGES.astype(np.float64)),
+        ("centred", IMAGES / 127.5 - 1),
+        ("imagenet", (IMAGES / 255 - np.reshape(IMAGENET[0], (3, 1, 1))) / np.reshape(IMAGENET[1], (3, 1, 1))),
+        ("0.25/0.5", (IMAGES / 255 - 0.25) / 0.5),
+    ],
+)
+def test_a_network_gets_the_pixels_that_it_was_trained_on(pixels: str, values: NDArray[np.float64]) -> None:
+    torch.manual_seed(0)
+    network = Small().eval()
+    wanted = answers(network, values.astype(np.float32))
+    np.testing.assert_allclose(deployed_answers(exported(network), parse(pixels)), wanted, atol=1e-4)
+
+
+def test_what_is_changed_is_said() -> None:
+    _, changes = adopt(exported(Small(channels_last=True)), SHAPE, CLASSES, KNOWN["unit"])
+    assert [change.split()[0] for change in changes] == ["Softmax", "a", "channels"]
+    assert adopt(exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 4))), SHAPE, CLASSES, KNOWN["symmetric"])[1] == []
+
+
+def quantised() -> bytes:
+    made = onnx.load_from_string(exported(Small()))
+    node = helper.make_node("QuantizeLinear", [made.graph.node[0].output[0], "s"], ["q"])
+    made.graph.initializer.append(helper.make_tensor("s", onnx.TensorProto.FLOAT, [], [1.0]))
+    made.graph.node.insert(1, node)
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lambda: b"\xff" * 99, "cannot be read as one"),
+        (quantised, "quantised already"),
+        (lambda: exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 7))), "of 4 classes are wanted.*found 7"),
+    ],
+    ids=["rubbish", "quantised", "other classes"],
+)
+def test_what_cannot_come_in_is_refused_by_name(model: Callable[[], bytes], words: str) -> None:
+    with pytest.raises(ToolchainError, match=words):
+        foreign.adopt(model(), SHAPE, CLASSES, KNOWN["unit"])
+
+
+def test_other_images_are_refused_with_both_shapes() -> None:
+    with pytest.raises(ToolchainError, match=r"batch, 1, 8, 8.*found \(1, 3, 12, 10\)"):
+        adopt(exported(Small()), (1, 8, 8), CLASSES, KNOWN["unit"])
+
+
+@pytest.mark.parametrize("text", ["half", "1/0", "0.5,0.5/1,2,3,x", "1e9/1"])
+def test_pixels_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--pixels"):
+        parse(text)
+    with pytest.raises(ConfigError, match="one for each of 3 channels"):
+        parse("0.5,0.5/1").affine(3)
