@@ -106,8 +106,11 @@ def _take_our_images(
     before: list[onnx.NodeProto] = []
     if not pixels.ours:
         slope, offset = pixels.affine(channels)
-        weights = {f"{INPUT}_slope": slope.reshape(-1, 1, 1, 1), f"{INPUT}_offset": offset}
-        graph.initializer.extend(numpy_helper.from_array(v.astype(np.float32), name) for name, v in weights.items())
+        weights = {
+            f"{INPUT}_slope": np.array(slope, np.float32).reshape(-1, 1, 1, 1),
+            f"{INPUT}_offset": np.array(offset, np.float32),
+        }
+        graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
         before.append(helper.make_node("Conv", [INPUT, *weights], [f"{INPUT}_values"], name="pixels", group=channels))
         changes.append(f"a layer in front that turns pixels into {pixels}")
     if not fits(sizes, first):

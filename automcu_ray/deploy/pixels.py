@@ -3,9 +3,6 @@
 import re
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from automcu_ray.core.errors import ConfigError
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -36,7 +33,7 @@ class Pixels:
         """Return whether it has one mean and deviation, or as many as an image has channels."""
         return {len(self.mean), len(self.std)} <= {1, channels}
 
-    def affine(self, channels: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def affine(self, channels: int) -> tuple[list[float], list[float]]:
         """Return slope and offset of each channel: the network's value is `slope * ours + offset`.
 
         Raises:
@@ -44,9 +41,9 @@ class Pixels:
         """
         if not self.fits(channels):
             raise ConfigError(f"--pixels {self.name}: one number, or one for each of {channels} channels, is wanted.")
-        std = np.broadcast_to(np.array(self.std), channels)
-        slope = 128 / self.scale / std
-        return slope, (128 / self.scale - np.broadcast_to(np.array(self.mean), channels)) / std
+        means, stds = (numbers * (channels // len(numbers)) for numbers in (self.mean, self.std))
+        slopes = [128 / self.scale / std for std in stds]
+        return slopes, [(128 / self.scale - mean) / std for mean, std in zip(means, stds, strict=True)]
 
 
 KNOWN = {
