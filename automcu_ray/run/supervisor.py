@@ -174,7 +174,8 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
         backend = plan.config.backend
         for index in range(cluster.toolchain_workers(plan.config.resources)):
             name = f"{folder.path.name}-toolchain-{index}"
-            made = actor.options(name=name).remote(plan.task, backend.name, backend.options, folder.toolchain, *jail)
+            about = (plan.task, backend.name, backend.options, folder.toolchain)
+            made = actor.options(name=name).remote(*about, *jail, board=plan.board)
             actors[name] = made
     begun = bool(repository.proposed)
     searcher = make_searcher(plan, folder, repository, workers=tuple(actors))
@@ -221,7 +222,7 @@ def _train_finalists(
     if before := repository.last(TeacherChosen):  # of this run, before an interruption
         teacher = Teacher.finalist(repository.proposed[before.number], folder.finalists)
     if plan.backend is not None:
-        toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)
+        toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain, plan.board)
     pipeline = FinalistPipeline(
         task=plan.task,
         protocol=config.trainer.full,
