@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from automcu_ray.core.errors import BoardError, ToolchainError
@@ -109,12 +108,12 @@ class Toolchain:
             run = self._run(self.board, firmware.board_elf, deployed, deployed.num_classes)
         except BoardError as error:
             raise ToolchainError(f"the emulated board failed: {error}") from error
-        report = report.replace(
-            rung=Rung.EMULATE, instructions=run.instructions, stack_used_bytes=run.stack_used_bytes
-        )
+        report = report.replace(rung=Rung.EMULATE, instructions=run.instructions, stack_used_bytes=run.stack_used_bytes)
         limit = self.task.instructions_limit
         if limit is not None and (run.instructions or 0) > limit:
-            report = report.replace(feasible=False, violations=(self._too_slow(run.instructions or 0, limit, deployed, firmware),))
+            report = report.replace(
+                feasible=False, violations=(self._too_slow(run.instructions or 0, limit, deployed, firmware),)
+            )
         return report.replace(seconds_by_rung={**report.seconds_by_rung, str(Rung.EMULATE): cpu_seconds() - started_s})
 
     def profile(self, deployed: DeployedNetwork, workdir: Path) -> tuple[LayerCost, ...]:

@@ -34,10 +34,10 @@ class Change(FrozenModel):
 class Violation(FrozenModel):
     """One reason for a no: which rung, where, how far off, and the smallest change that would help.
 
-    `resource` is ram, flash, instructions, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply), and for
-    generated code also memory, time or sandbox (it left its bounds); an accelerator's are weight_memory, bias_memory,
-    data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is the smallest change of
-    one field that is predicted to fit; None where no single one does, or none was looked for.
+    `resource` is ram, flash, instructions, operator, schema, shape, tool (the toolchain broke) or engine (no usable
+    reply), and for generated code also memory, time or sandbox (it left its bounds); an accelerator's are
+    weight_memory, bias_memory, data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is
+    the smallest change of one field that is predicted to fit; None where no single one does, or none was looked for.
     """
 
     rung: Rung
@@ -99,7 +99,7 @@ def over_limit(
 
 
 def too_slow(where: str, found: int, limit: int, *, part: str = "") -> Violation:
-    """Return the violation of the limit of instructions, which the rung `emulate` finds; arguments as `over_limit`'s."""
+    """Return the violation of the limit of instructions, found by the rung `emulate`; arguments as of `over_limit`."""
     return Violation(
         rung=Rung.EMULATE,
         resource="instructions",
@@ -156,17 +156,16 @@ class Estimate(FrozenModel):
     flash_error_bytes: Int64
     instructions: Int64 | None = None
 
-    def exceeds(
-        self, ram_limit_bytes: int, flash_limit_bytes: int, instructions_limit: int | None = None
-    ) -> set[str]:
+    def exceeds(self, ram_limit_bytes: int, flash_limit_bytes: int, instructions_limit: int | None = None) -> set[str]:
         """Return the resources that may well be too small for the network: the error counts against it."""
         rows = (
             ("ram", self.ram_bytes + self.ram_error_bytes, ram_limit_bytes),
             ("flash", self.flash_bytes + self.flash_error_bytes, flash_limit_bytes),
         )
         short = {resource for resource, need, limit in rows if need > limit}
-        slow = None not in (instructions_limit, self.instructions) and self.instructions > instructions_limit
-        return short | {"instructions"} if slow else short
+        if instructions_limit is not None and self.instructions is not None and self.instructions > instructions_limit:
+            short.add("instructions")
+        return short
 
 
 class FeasibilityReport(FrozenModel):

@@ -3,13 +3,13 @@
 from typing import Literal
 
 from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.objective import Aim, Objective
 from automcu_ray.networks.candidate import Structure
 from automcu_ray.networks.cell_network import Skeleton
 from automcu_ray.networks.cell_space import CellSpace
 from automcu_ray.networks.graph import Graph, Shape
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
-from automcu_ray.problem.objective import Aim, Objective
 from automcu_ray.problem.target import Constraints, McuTarget
 
 Precision = Literal["int8", "float32"]

@@ -9,9 +9,9 @@ from pydantic import Field
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.core.models import FrozenModel, Int64
+from automcu_ray.core.objective import Aim
 from automcu_ray.core.training_recipe import RankedBy
 from automcu_ray.networks.candidate import Candidate, Diagnosis
-from automcu_ray.problem.objective import Aim
 
 Status = Literal["ok", "infeasible", "invalid", "duplicate", "failed"]
 

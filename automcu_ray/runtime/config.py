@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from automcu_ray.core.errors import ConfigError, unknown_name
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
+from automcu_ray.core.objective import Objective
 from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
 from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
-from automcu_ray.problem.objective import Objective
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Precision
 from automcu_ray.runtime import plugins
@@ -110,7 +110,7 @@ class RunConfig(FrozenModel):
     `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
     `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
     or as the benchmark writes them. `warm_start` adds more.
-    `objective` is accuracy, or what shall be least: instructions, ram or flash; then `constraints.accuracy` is asked for.
+    `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
     With a `skeleton` candidates are cells of NAS-Bench-201, built into it.
     """
 

@@ -36,7 +36,7 @@ class NetworkCode:
 
         The first two marks follow each other: their difference is what a mark takes.
         """
-        head, start, body = self.source.partition("void net(")
+        head, _, body = self.source.partition("void net(")
         lines, nodes = [], []
         for line in body.splitlines():
             lines.append(line)
