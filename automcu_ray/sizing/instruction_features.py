@@ -53,8 +53,8 @@ def _plain(op: Op) -> Counter[str]:
     if op.kind in ("max_pool", "avg_pool"):
         values = outputs * op.kernel**2
         return Counter(
-            {f"{op.kind} layers": 1, f"{op.kind} rows": channels * height, f"{op.kind} windows": outputs}
-            | {f"{op.kind} window rows": outputs * op.kernel, f"{op.kind} values": values}
+            {f"{op.kind} layers": 1, f"{op.kind} rows": channels * height, f"{op.kind} values": values}
+            | {f"{op.kind} {min(op.kernel, 4)}x windows": outputs}
         )
     if op.kind == "global_pool":
         return Counter({"global_pool layers": 1, "global_pool channels": channels, "global_pool values": inputs})
@@ -122,8 +122,8 @@ def _wide(op: Op, core: Core, depth: int) -> Counter[str]:
 def _window_counts(name: str, pixels: int, op: Op) -> dict[str, int]:
     """Return how often the loops over a window's values run, for so many pixels."""
     planes = pixels * op.in_shape[0] // op.groups
-    loops = {"planes": planes, "rows": planes * op.kernel, "values": planes * op.kernel**2}
-    return {f"{name} pixels": pixels} | {f"{name} {loop}": times for loop, times in loops.items()}
+    name = f"{name} {op.kernel}x{op.kernel}"
+    return {f"{name} pixels": pixels, f"{name} values": planes * op.kernel**2}
 
 
 def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:

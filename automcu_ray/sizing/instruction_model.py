@@ -70,7 +70,7 @@ def shipped(core: Core) -> InstructionModel:
 def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Core) -> InstructionModel:
     """Return the model that fits the instructions of each operator of these graphs; no cost is negative.
 
-    Operators count by their share of their network, so that what decides a total is fitted best.
+    An error counts as a share of its whole network's instructions.
     """
     from scipy.optimize import nnls
 
@@ -80,11 +80,11 @@ def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Co
         for row, found in zip(features(graph, core), counted, strict=True):
             counts.append(row)
             wanted.append(float(found))
-            weights.append(1 / (total * max(found, 0.01 * total)) ** 0.5)
+            weights.append(1 / total)
     names = sorted({name for row in counts for name in row})
     matrix: npt.NDArray[np.float64] = np.array([[row[name] for name in names] for row in counts], float)
     scale = np.maximum(matrix.max(axis=0), 1.0)
     share = np.array(weights)
     solved, _ = nnls(matrix / scale * share[:, None], np.array(wanted) * share)
     costs = dict(zip(names, (solved / scale).tolist(), strict=True))
-    return InstructionModel(core=core, costs={name: cost for name, cost in costs.items() if cost})
+    return InstructionModel(core=core, costs={name: float(f"{cost:.5g}") for name, cost in costs.items() if cost})
