@@ -128,7 +128,7 @@ def advise(situation: Situation, rng: Random) -> tuple[str, Draft]:
 
 
 def _cheaper(draft: Draft, situation: Situation, rng: Random) -> tuple[str, Draft]:
-    """Return the draft with less of what it costs most: narrower around its dearest layer, a layer less, or smaller images.
+    """Return the draft with less of what it costs most: a layer less, smaller images, or narrower at its dearest layer.
 
     Half of the time the last layer grows for it: there, images are small and channels cost little.
     """
