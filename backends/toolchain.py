@@ -105,15 +105,13 @@ class Toolchain:
         if self.board is None or firmware.board_elf is None or not report.feasible:
             return report
         try:
-            run = self._run(self.board, firmware.board_elf, deployed, deployed.num_classes)
+            run = self._run(firmware.board_elf, deployed, deployed.output_dtype, deployed.num_classes)
         except BoardError as error:
             raise ToolchainError(f"the emulated board failed: {error}") from error
         report = report.replace(rung=Rung.EMULATE, instructions=run.instructions, stack_used_bytes=run.stack_used_bytes)
-        limit = self.task.instructions_limit
-        if limit is not None and (run.instructions or 0) > limit:
-            report = report.replace(
-                feasible=False, violations=(self._too_slow(run.instructions or 0, limit, deployed, firmware),)
-            )
+        found, limit = run.instructions or 0, self.task.instructions_limit
+        if limit is not None and found > limit:
+            report = report.replace(feasible=False, violations=(self._too_slow(found, limit, deployed, firmware),))
         return report.replace(seconds_by_rung={**report.seconds_by_rung, str(Rung.EMULATE): cpu_seconds() - started_s})
 
     def profile(self, deployed: DeployedNetwork, workdir: Path) -> tuple[LayerCost, ...]:
@@ -121,7 +119,7 @@ class Toolchain:
         probe = self.backend.profiled(deployed, self.task.target, workdir) if self.board is not None else None
         if probe is None or self.board is None:
             return ()
-        marks = self._run(self.board, probe.elf, deployed, 2 + len(probe.nodes)).outputs[0]
+        marks = self._run(probe.elf, deployed, np.dtype(np.uint32), 2 + len(probe.nodes)).outputs[0]
         hook, *ticks = np.diff(marks.astype(np.int64)).tolist()  # two marks in a row: what a mark takes
         costs: dict[str, LayerCost] = {}
         for node, spent in zip(probe.nodes, ticks, strict=True):
@@ -131,18 +129,21 @@ class Toolchain:
             costs[layer] = known.replace(instructions=known.instructions + counted)
         for node, weights in probe.weights.items():
             layer = deployed.in_words(node)
-            costs[layer] = costs[layer].replace(weights_bytes=costs[layer].weights_bytes + weights)
+            if layer in costs:
+                costs[layer] = costs[layer].replace(weights_bytes=costs[layer].weights_bytes + weights)
         return tuple(costs.values())
 
     @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)
-    def _run(self, board: Board, elf: Path, deployed: DeployedNetwork, count: int) -> BoardRun:
-        dtype = deployed.output_dtype if count == deployed.num_classes else np.dtype(np.uint32)
+    def _run(self, elf: Path, deployed: DeployedNetwork, dtype: npt.DTypeLike, count: int) -> BoardRun:
+        assert self.board is not None, "there is a board to run on"
         inputs = deployed.encode(self.noise()[:1])
-        return board.run(elf, self.task.target, inputs, output_dtype=dtype, output_count=count)
+        return self.board.run(elf, self.task.target, inputs, output_dtype=dtype, output_count=count)
 
     def _too_slow(self, found: int, limit: int, deployed: DeployedNetwork, firmware: Firmware) -> Violation:
         """Return the violation that names the dearest layer; the profile that tells it costs a second compilation."""
-        costs = self.profile(deployed, firmware.workdir)
+        costs: tuple[LayerCost, ...] = ()
+        with contextlib.suppress(BoardError, ToolchainError):  # what is refused is refused, with a layer or without
+            costs = self.profile(deployed, firmware.workdir)
         if not costs:
             return too_slow("", found, limit)
         dearest = max(costs, key=lambda cost: cost.instructions)
