@@ -37,7 +37,7 @@ class Toolchain:
     in `<folder>/<candidate hash>/`; sources and objects of mere checks are deleted.
 
     With an emulated `board` the network's instructions are counted as well, on one image: counts do not depend on what
-    it shows.
+    it shows. Trained weights can raise them by some per cent, where their scales need a wider rounding.
     """
 
     def __init__(

@@ -20,15 +20,20 @@ def next_finalists(
     """Return the candidates to train fully next; [] where there are enough.
 
     The first `count` are those that promise most; with three `bundles`, the fastest, the smallest and the most accurate
-    are among them. Where the cheapest network is sought, further ones may follow (`_cheaper`).
+    are among them. Where all of them turn out too slow with trained weights, the next ones follow; where the cheapest
+    network is sought, others may (`_cheaper`).
     """
     known = {finalist.hash for finalist in done}
     ranked = rank_for_finals(records)
     if bundles > 1:
         ranked = _with_extremes(ranked, task)
     first = [record for record in ranked[:count] if record.candidate.hash not in known]
-    if first or task.aim is None or len(done) >= WAVES * count:
+    if first or len(done) >= WAVES * count:
         return first
+    if all(_too_slow(finalist) for finalist in done):
+        return [record for record in ranked if record.candidate.hash not in known][:count]
+    if task.aim is None:
+        return []
     return _cheaper(ranked, done, task.aim)[:count]
 
 
@@ -86,6 +91,11 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
         if (cost := aim.cost(record.feasibility)) is not None and cost < min(costs, default=_NEVER)
     ]
     return [record for *_, record in sorted(hopeful, key=lambda row: row[:2])]
+
+
+def _too_slow(finalist: Finalist) -> bool:
+    violations = finalist.feasibility.violations if finalist.feasibility else ()
+    return any(violation.resource == "instructions" for violation in violations)
 
 
 def _accuracy(finalist: Finalist) -> float:

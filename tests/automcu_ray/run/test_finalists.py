@@ -1,6 +1,6 @@
 """Who is trained fully, and who ships, worked out by hand."""
 
-from automcu_ray.core.feasibility import FeasibilityReport, Rung
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, too_slow
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Finalist, Record, TrainingSummary
@@ -41,6 +41,14 @@ def test_the_most_accurate_are_trained_once_and_no_further_ones(digits_task: Tas
     assert numbers(next_finalists(records, [], digits_task, count=2)) == [4, 3]
     assert numbers(next_finalists(records, [finalist(4, 0.9)], digits_task, count=2)) == [3]
     assert next_finalists(records, [finalist(4, 0.9), finalist(3, 0.9)], digits_task, count=2) == []
+
+
+def test_where_all_are_too_slow_with_trained_weights_the_next_ones_follow(digits_task: Task) -> None:
+    records = [record(digits_task, n, 0.9 + n / 100, 1000) for n in range(5)]
+    slow = report(1100).replace(feasible=False, violations=(too_slow("", 1100, 1000),))
+    done = [finalist(n, 0.99, reason="slow").replace(feasibility=slow) for n in (4, 3)]
+    assert numbers(next_finalists(records, done, digits_task, count=2)) == [2, 1]
+    assert next_finalists(records, [*done[:1], finalist(3, 0.9)], digits_task, count=2) == []
 
 
 def test_finalists_teach_which_cheaper_ones_may_be_accurate_enough(digits_task: Task) -> None:
