@@ -70,6 +70,18 @@ def check_bounds_of_whole_tensors(graph: Graph, task: Task) -> tuple[Violation, 
     return footprint.check(sound, task.ram_limit_bytes, task.flash_limit_bytes)
 
 
+@dataclass(frozen=True)
+class Probe:
+    """A firmware that answers ticks instead of classes, as uint32: two at its start, then one after each node.
+
+    `weights` are the bytes of constants by node.
+    """
+
+    elf: Path
+    nodes: tuple[str, ...]
+    weights: dict[str, int]
+
+
 class Backend(ABC):
     """A toolchain. It starts programs only through `self.run`, which logs them and which a test can replace.
 
@@ -128,6 +140,10 @@ class Backend(ABC):
             images: (N, C, H, W).
             labels: the class of each image.
         """
+        return None
+
+    def profiled(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> Probe | None:
+        """Return a firmware for the target's emulator that tells when each layer ends; None where none can be built."""
         return None
 
     @abstractmethod

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from automcu_ray.core.errors import ToolchainError
-from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.core.errors import BoardError, ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, LayerCost, Rung, Violation, too_slow
 from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.deploy.torch_network import Network
 from automcu_ray.deploy.tracing import shift_norms
@@ -22,6 +23,7 @@ from automcu_ray.sizing import repair
 from automcu_ray.sizing.footprint import footprint
 from backends import BACKENDS
 from backends.base import Backend, Firmware
+from backends.boards.base import Board, BoardRun
 from backends.programs import LOG, cpu_seconds
 
 CALIBRATION_IMAGES = 8  # sizes hardly depend on the ranges, so noise will do before training
@@ -33,17 +35,23 @@ class Toolchain:
     A verdict before training is about random weights and shifts: sizes then differ from a trained network's by a few
     dozen bytes (the compiler folds a constant here and there), and finalists come back with trained ones. Logs stay
     in `<folder>/<candidate hash>/`; sources and objects of mere checks are deleted.
+
+    With an emulated `board` the network's instructions are counted as well, on one image: counts do not depend on what
+    it shows. Trained weights can raise them by some per cent, where their scales need a wider rounding.
     """
 
-    def __init__(self, task: Task, backend: str, options: dict[str, Any], folder: Path) -> None:
+    def __init__(
+        self, task: Task, backend: str, options: dict[str, Any], folder: Path, board: Board | None = None
+    ) -> None:
         torch.set_num_threads(1)  # actors share the cores; OpenMP threads would fight for them
         make = plugins.load("backend", BACKENDS, backend)
         self.backend: Backend = make(**plugins.check_options("backend", backend, make, options))
         self.task = task
         self.folder = folder
+        self.board = board
 
     def check(self, candidate: Candidate) -> FeasibilityReport:
-        """Return the verdict on a spec or a cell: convert, compile and link.
+        """Return the verdict on a spec or a cell: convert, compile, link and, where there is a board, emulate.
 
         Raises:
             ToolchainError: the toolchain broke; that says nothing about the candidate's size.
@@ -71,7 +79,7 @@ class Toolchain:
         """Return the verdict on a deployed network; `spent` are the CPU seconds of rungs before, by rung."""
         workdir = self.folder / name
         try:
-            report = self.build(deployed, workdir).report
+            report = self.emulate(self.build(deployed, workdir), deployed)
         finally:
             _keep_logs_only(workdir)  # a toolchain that broke may have left a lot
         rungs = [*spent, *report.seconds_by_rung]
@@ -86,6 +94,62 @@ class Toolchain:
         except ToolchainError as error:
             raise ToolchainError(deployed.in_words(str(error))) from error
         return dataclasses.replace(firmware, report=in_words_of_the_spec(firmware.report, deployed))
+
+    def emulate(self, firmware: Firmware, deployed: DeployedNetwork) -> FeasibilityReport:
+        """Return a firmware's report with its instructions, and a violation where these are too many.
+
+        Raises:
+            ToolchainError: the firmware did not answer, two times.
+        """
+        report, started_s = firmware.report, cpu_seconds()
+        if self.board is None or firmware.board_elf is None or not report.feasible:
+            return report
+        try:
+            run = self._run(firmware.board_elf, deployed, deployed.output_dtype, deployed.num_classes)
+        except BoardError as error:
+            raise ToolchainError(f"the emulated board failed: {error}") from error
+        report = report.replace(rung=Rung.EMULATE, instructions=run.instructions, stack_used_bytes=run.stack_used_bytes)
+        found, limit = run.instructions or 0, self.task.instructions_limit
+        if limit is not None and found > limit:
+            report = report.replace(feasible=False, violations=(self._too_slow(found, limit, deployed, firmware),))
+        return report.replace(seconds_by_rung={**report.seconds_by_rung, str(Rung.EMULATE): cpu_seconds() - started_s})
+
+    def profile(self, deployed: DeployedNetwork, workdir: Path) -> tuple[LayerCost, ...]:
+        """Return what each layer costs, in order, measured between layers; () where that cannot be measured."""
+        probe = self.backend.profiled(deployed, self.task.target, workdir) if self.board is not None else None
+        if probe is None or self.board is None:
+            return ()
+        marks = self._run(probe.elf, deployed, np.dtype(np.uint32), 2 + len(probe.nodes)).outputs[0]
+        hook, *ticks = np.diff(marks.astype(np.int64)).tolist()  # two marks in a row: what a mark takes
+        costs: dict[str, LayerCost] = {}
+        for node, spent in zip(probe.nodes, ticks, strict=True):
+            layer = deployed.in_words(node)
+            known = costs.get(layer, LayerCost(layer=layer, instructions=0, weights_bytes=0))
+            counted = self.board.instructions(max(0, spent - hook), self.task.target) or 0
+            costs[layer] = known.replace(instructions=known.instructions + counted)
+        for node, weights in probe.weights.items():
+            layer = deployed.in_words(node)
+            if layer in costs:
+                costs[layer] = costs[layer].replace(weights_bytes=costs[layer].weights_bytes + weights)
+        return tuple(costs.values())
+
+    @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)
+    def _run(self, elf: Path, deployed: DeployedNetwork, dtype: npt.DTypeLike, count: int) -> BoardRun:
+        assert self.board is not None, "there is a board to run on"
+        inputs = deployed.encode(self.noise()[:1])
+        return self.board.run(elf, self.task.target, inputs, output_dtype=dtype, output_count=count)
+
+    def _too_slow(self, found: int, limit: int, deployed: DeployedNetwork, firmware: Firmware) -> Violation:
+        """Return the violation that names the dearest layer; the profile that tells it costs a second compilation."""
+        costs: tuple[LayerCost, ...] = ()
+        with contextlib.suppress(BoardError, ToolchainError):  # what is refused is refused, with a layer or without
+            costs = self.profile(deployed, firmware.workdir)
+        if not costs:
+            return too_slow("", found, limit)
+        dearest = max(costs, key=lambda cost: cost.instructions)
+        share = dearest.instructions / max(1, sum(cost.instructions for cost in costs))
+        part = f"; the dearest layer is {dearest.layer} ({share:.0%} of them)"
+        return too_slow(dearest.layer, found, limit, part=part)
 
     def noise(self) -> npt.NDArray[np.uint8]:
         """Return images for the ranges of activations before there are trained weights."""

@@ -14,6 +14,7 @@ from automcu_ray.networks.layouts import Layout, read, usual
 from automcu_ray.problem.task import Form, Task
 from automcu_ray.records.record import Record
 from searchers.gate.prefilter import Prefilter
+from searchers.heuristics.cheapest_first import CheapestFirst
 from searchers.heuristics.width_fitting import WidthFitting
 from searchers.proposer import NoMoreProposals, Proposer, SearchState
 
@@ -30,6 +31,8 @@ class Capacity(Proposer):
     last layouts without residual paths. Where nothing is expected to fit, the smallest networks are proposed: their
     refusals show how much is missing. Cells come in the order of `CellSpace.by_capacity`.
 
+    Where the cheapest network is sought that is accurate enough, small ones come first (`CheapestFirst`).
+
     Args:
         task: what is searched for.
         seed: decides between layouts that are equally full, and the order of families and neighbours.
@@ -43,6 +46,9 @@ class Capacity(Proposer):
         super().__init__(task, seed=seed)
         self.startup = startup
         self.widths = WidthFitting(task)
+        self.cheapest_first: CheapestFirst | None = None
+        if task.aim is not None:
+            self.cheapest_first = CheapestFirst(task, task.aim, self.widths, seed=seed, startup=startup)
         self.unlearnt = WidthFitting(task)  # as if nothing were known, so that the order of layouts stays
         self.trained = False
         self._known_cells = 0
@@ -55,6 +61,8 @@ class Capacity(Proposer):
     def propose(self, state: SearchState) -> Candidate | None:
         if self.task.form == "cell":
             return self._next_cell(state)
+        if self.cheapest_first is not None and (cheap := self.cheapest_first.propose(state)) is not None:
+            return cheap
         tried = self.tried | {self._layout(candidate) for candidate in state.active}
         best, others = self.trained_layouts[:_PARENTS], self.trained_layouts[_PARENTS:]
         ways: tuple[Callable[[], Candidate | None], ...] = (
@@ -72,6 +80,8 @@ class Capacity(Proposer):
     def observe(self, record: Record) -> None:
         self.trained = self.trained or record.training is not None
         self.widths.learn(record)
+        if self.cheapest_first is not None:
+            self.cheapest_first.observe(record)
         layout = self._layout(record.candidate)
         if layout is None or record.status == "infeasible":  # then it is asked again, narrower
             return

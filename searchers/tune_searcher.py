@@ -284,6 +284,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
             training=training,
             cost=candidate.cost + spent,
             finished_at_s=time.time(),
+            aim=self.task.aim,
         )
         self.repository.add(record)
         self._learn(record)

@@ -23,6 +23,8 @@ Examples:
 
   automcu search --engine openai --set engine.base_url=http://localhost:8000/v1 --set engine.model=qwen
 
+  automcu search --set objective=instructions --set constraints.accuracy=0.98
+
   automcu search --resume runs/latest
 
   automcu search --target rp2040 --warm-start runs/latest

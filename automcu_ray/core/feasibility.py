@@ -15,6 +15,7 @@ class Rung(StrEnum):
     ANALYTIC = "analytic"
     CONVERT = "convert"
     LINK = "link"
+    EMULATE = "emulate"
     VENDOR = "vendor tool"
     BOARD = "board"
 
@@ -33,10 +34,10 @@ class Change(FrozenModel):
 class Violation(FrozenModel):
     """One reason for a no: which rung, where, how far off, and the smallest change that would help.
 
-    `resource` is ram, flash, operator, schema, shape, tool (the toolchain broke) or engine (no usable reply), and for
-    generated code also memory, time or sandbox (it left its bounds); an accelerator's are weight_memory, bias_memory,
-    data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is the smallest change of
-    one field that is predicted to fit; None where no single one does, or none was looked for.
+    `resource` is ram, flash, instructions, operator, schema, shape, tool (the toolchain broke) or engine (no usable
+    reply), and for generated code also memory, time or sandbox (it left its bounds); an accelerator's are
+    weight_memory, bias_memory, data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is
+    the smallest change of one field that is predicted to fit; None where no single one does, or none was looked for.
     """
 
     rung: Rung
@@ -44,6 +45,8 @@ class Violation(FrozenModel):
     where: str = ""
     found_bytes: Int64 | None = None
     limit_bytes: Int64 | None = None
+    found_instructions: Int64 | None = None
+    limit_instructions: Int64 | None = None
     message: str
     fix: Change | None = None
 
@@ -53,6 +56,21 @@ class Violation(FrozenModel):
         if self.found_bytes is None or self.limit_bytes is None:
             return None
         return self.found_bytes - self.limit_bytes
+
+    @property
+    def found(self) -> int | None:
+        """What is needed, in bytes or instructions; None where amounts are not the question."""
+        return self.found_instructions if self.found_bytes is None else self.found_bytes
+
+    @property
+    def limit(self) -> int | None:
+        """What there is, in bytes or instructions."""
+        return self.limit_instructions if self.limit_bytes is None else self.limit_bytes
+
+    @property
+    def over(self) -> int | None:
+        """Bytes or instructions over the limit, or None where amounts are not the question."""
+        return None if self.found is None or self.limit is None else self.found - self.limit
 
 
 def over_limit(
@@ -78,6 +96,26 @@ def over_limit(
         limit_bytes=limit,
         message=f"{needs} {need} bytes, {need - limit} more than the limit of {limit}{part}",
     )
+
+
+def too_slow(where: str, found: int, limit: int, *, part: str = "") -> Violation:
+    """Return the violation of the limit of instructions, found by the rung `emulate`; arguments as of `over_limit`."""
+    return Violation(
+        rung=Rung.EMULATE,
+        resource="instructions",
+        where=where,
+        found_instructions=found,
+        limit_instructions=limit,
+        message=f"an inference takes {found:,} instructions, {found - limit:,} more than the limit of {limit:,}{part}",
+    )
+
+
+class LayerCost(FrozenModel):
+    """What one layer costs: its share of the instructions, and the bytes of its weights."""
+
+    layer: str
+    instructions: Int64
+    weights_bytes: Int64
 
 
 class RamUsage(FrozenModel):
@@ -107,27 +145,35 @@ class FlashUsage(FrozenModel):
 
 
 class Estimate(FrozenModel):
-    """Sizes that nobody has measured, in bytes, with the error that 19 of 20 such estimates keep to."""
+    """Sizes that nobody has measured, in bytes, with the error that 19 of 20 such estimates keep to.
+
+    `instructions` is per inference, without its error; None where nothing is known of the core.
+    """
 
     ram_bytes: Int64
     flash_bytes: Int64
     ram_error_bytes: Int64
     flash_error_bytes: Int64
+    instructions: Int64 | None = None
 
-    def exceeds(self, ram_limit_bytes: int, flash_limit_bytes: int) -> set[str]:
+    def exceeds(self, ram_limit_bytes: int, flash_limit_bytes: int, instructions_limit: int | None = None) -> set[str]:
         """Return the resources that may well be too small for the network: the error counts against it."""
         rows = (
             ("ram", self.ram_bytes + self.ram_error_bytes, ram_limit_bytes),
             ("flash", self.flash_bytes + self.flash_error_bytes, flash_limit_bytes),
         )
-        return {resource for resource, need, limit in rows if need > limit}
+        short = {resource for resource, need, limit in rows if need > limit}
+        if instructions_limit is not None and self.instructions is not None and self.instructions > instructions_limit:
+            short.add("instructions")
+        return short
 
 
 class FeasibilityReport(FrozenModel):
     """`M(a;C) = (RAM(a), Flash(a), status(a))`: what a backend measured; None where it could not.
 
     An infeasible report may still know the totals (the linker says by how much it overflowed).
-    `seconds_by_rung` holds CPU seconds. `instructions` and `stack_used_bytes` come from a board. `network_hash` is
+    `seconds_by_rung` holds CPU seconds. `instructions` (of one inference)
+    and `stack_used_bytes` come from a board, emulated before training. `network_hash` is
     equal for equal networks written as different code; "" where the candidate's own hash says that already. `notes`
     are what a vendor's tool says beyond that, a line each: an accelerator's use, operators that fall back to the CPU.
     `estimate` stands where the ladder ended before anything was measured, and earlier verdicts tell of such networks.

@@ -52,6 +52,13 @@ class Emulator(FrozenModel):
     source: str
 
 
+class CyclesPerInstruction(FrozenModel):
+    """How many clock cycles an instruction of a network takes on average, as somebody measured it."""
+
+    value: float = Field(gt=0)
+    source: str
+
+
 class McuTarget(FrozenModel):
     """A microcontroller as data; every number carries its source.
 
@@ -69,6 +76,13 @@ class McuTarget(FrozenModel):
     uart: Uart = Uart()
     emulator: Emulator | None = None
     accelerator: Accelerator | None = None
+    cycles_per_instruction: CyclesPerInstruction | None = None
+
+    def latency_ms(self, instructions: int | None) -> float | None:
+        """Return the time that so many instructions are estimated to take; None where their cycles are not known."""
+        if instructions is None or self.cycles_per_instruction is None:
+            return None
+        return instructions * self.cycles_per_instruction.value / self.clock_hz * 1000
 
     @property
     def mark(self) -> Literal["emulated", "build only", "vendor"]:
@@ -84,10 +98,18 @@ class McuTarget(FrozenModel):
 
 
 class Constraints(FiniteModel):
-    """Hard limits `C` (paper 000, section III-B); None means the target's own size."""
+    """Hard limits `C` (paper 000, section III-B); None means the target's own size, and for all others no limit.
+
+    `instructions_m` is in millions for one inference, as an emulated board counts them. `latency_ms` limits them as
+    well, where the target says how many cycles one takes: it is an estimate. `accuracy` is the least that a finalist
+    must reach on validation images, where the objective is a cost.
+    """
 
     ram_kb: float | None = Field(default=None, gt=0)
     flash_kb: float | None = Field(default=None, gt=0)
+    instructions_m: float | None = Field(default=None, gt=0)
+    latency_ms: float | None = Field(default=None, gt=0)
+    accuracy: float | None = Field(default=None, gt=0, lt=1)
 
     def ram_limit_bytes(self, target: McuTarget) -> int:
         """Return the RAM a firmware may use, in bytes: the smaller of the limit and the region."""
@@ -96,6 +118,13 @@ class Constraints(FiniteModel):
     def flash_limit_bytes(self, target: McuTarget) -> int:
         """Return the Flash a firmware may use, in bytes: the smaller of the limit and the region."""
         return _limit(self.flash_kb, target.flash)
+
+    def instructions_limit(self, target: McuTarget) -> int | None:
+        """Return the instructions that an inference may take, by both limits on them; None where there is none."""
+        limits = [] if self.instructions_m is None else [self.instructions_m * 1e6]
+        if self.latency_ms is not None and target.cycles_per_instruction is not None:
+            limits.append(self.latency_ms / 1000 * target.clock_hz / target.cycles_per_instruction.value)
+        return int(min(limits)) if limits else None
 
 
 def _limit(limit_kb: float | None, region: MemoryRegion) -> int:

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.objective import Aim, Objective
 from automcu_ray.networks.candidate import Structure
 from automcu_ray.networks.cell_network import Skeleton
 from automcu_ray.networks.cell_space import CellSpace
@@ -29,6 +30,14 @@ class Task(FrozenModel):
     precision: Precision = "int8"
     form: Form = "network"
     skeleton: Skeleton | None = None
+    objective: Objective = "accuracy"
+
+    @property
+    def aim(self) -> Aim | None:
+        """The cost to minimise and the accuracy to keep; None where the most accurate network is sought."""
+        if self.objective == "accuracy" or self.constraints.accuracy is None:
+            return None
+        return Aim(objective=self.objective, floor=self.constraints.accuracy)
 
     @property
     def choices(self) -> Space | CellSpace:
@@ -69,3 +78,8 @@ class Task(FrozenModel):
     def flash_limit_bytes(self) -> int:
         """Flash that the firmware may use, in bytes."""
         return self.constraints.flash_limit_bytes(self.target)
+
+    @property
+    def instructions_limit(self) -> int | None:
+        """Instructions that an inference may take; None: no limit."""
+        return self.constraints.instructions_limit(self.target)

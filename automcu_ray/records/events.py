@@ -98,10 +98,11 @@ class TestRead(Event):
 
 
 class Finished(Event):
-    """The run came to its end; no manifest: no finalists were asked for."""
+    """The run came to its end; no manifest: no finalists were asked for. `others` ship beside the winner, by name."""
 
     event: Literal["finished"] = "finished"
     manifest: Manifest | None
+    others: dict[str, Manifest] = Field(default_factory=dict)
     seconds: float | None = None
 
 

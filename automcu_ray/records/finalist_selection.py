@@ -11,10 +11,12 @@ def rank_for_finals(records: Sequence[Record]) -> list[Record]:
 
     By score, where that is accuracy. Where the search ranks by training loss, by the sum of three ranks: accuracy, loss
     and parameters, if these are known of all. After one epoch each of them errs in its own way; the two first by
-    their sum lost nothing in five studies (BENCHMARKS.md, "How well proxies rank").
+    their sum lost nothing in five studies (BENCHMARKS.md, "How well proxies rank"). By score in any case where the
+    cheapest network is sought.
     """
     trained = [record for record in records if record.scored]
-    if not trained or any(record.training and record.training.ranked_by == "accuracy" for record in trained):
+    sought = any(record.aim is not None for record in trained)
+    if not trained or sought or any(record.training and record.training.ranked_by == "accuracy" for record in trained):
         return sorted(trained, key=lambda record: -record.score)
     criteria: list[Sequence[float]] = [[record.accuracy for record in trained], [record.score for record in trained]]
     parameters = [record.feasibility.parameters for record in trained if record.feasibility is not None]

@@ -173,6 +173,7 @@ _SCHEMA = pa.schema(
         ("flash_bytes", pa.int64()),
         ("parameters", pa.int64()),
         ("macs", pa.int64()),
+        ("instructions", pa.int64()),
         ("epochs", pa.int64()),
         ("seed", pa.int64()),
         ("train_seconds", pa.float64()),

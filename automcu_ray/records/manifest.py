@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Tag
 
-from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage
+from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, LayerCost, RamUsage
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.records.record import Quantised
 
@@ -35,7 +35,8 @@ class NetworkManifest(FrozenModel):
     """What is in a bundle, as `manifest.json` there says it; None for what was not measured.
 
     `output` is None where what ships does not compute as onnxruntime does. What has a default was not told by the first
-    versions; keys of later versions are passed over.
+    versions; keys of later versions are passed over. `profile` is measured between layers;
+    `estimated_latency_ms` is the instructions by the cycles that one takes, as the target's file says.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -56,6 +57,9 @@ class NetworkManifest(FrozenModel):
     board_agrees: bool | None = None
     board_largest_difference: float | None
     instructions: Int64 | None
+    instructions_limit: Int64 | None = None
+    estimated_latency_ms: float | None = None
+    profile: tuple[LayerCost, ...] = ()
     stack_used_bytes: Int64 | None
     second_opinions: tuple[FeasibilityReport, ...] = ()
     val_accuracy: float

@@ -19,7 +19,8 @@ class Metrics(FrozenModel):
     `feasible_at_first_ask` is the share of proposals (repeats count, failures of an engine do not) that every rung let
     through. `failure_rate` is the share that was no network, broke, or was trained although it cannot be deployed.
     `hypervolume` is the share of the box (accuracy 0 to 1, RAM and Flash 0 to their limits) that some trained network
-    dominates.
+    dominates. `hypervolume_of_speed` is that of the rectangle of accuracy and instructions (0 to their limit), where
+    these are limited: a figure of its own, so that the other one can be compared between runs with and without.
     """
 
     proposals: int
@@ -32,6 +33,7 @@ class Metrics(FrozenModel):
     feasible_at_first_ask: float | None = None
     failure_rate: float | None = None
     hypervolume: float | None = None
+    hypervolume_of_speed: float | None = None
     train_seconds: float = 0.0
     tokens: int = 0
     usd: float = 0.0
@@ -43,7 +45,12 @@ class Metrics(FrozenModel):
 
 
 def metrics(
-    records: Sequence[Record], *, ram_limit_bytes: int, flash_limit_bytes: int, started_at_s: Sequence[float] = ()
+    records: Sequence[Record],
+    *,
+    ram_limit_bytes: int,
+    flash_limit_bytes: int,
+    instructions_limit: int | None = None,
+    started_at_s: Sequence[float] = (),
 ) -> Metrics:
     """Return the metrics of a run within these limits.
 
@@ -51,6 +58,7 @@ def metrics(
         records: in the order in which they finished.
         ram_limit_bytes: of the task.
         flash_limit_bytes: of the task.
+        instructions_limit: of the task; None: there is none.
         started_at_s: when the run began, and went on after each time it had been stopped.
     """
     spent = list(accumulate((record.cost for record in records), initial=total(())))
@@ -61,6 +69,12 @@ def metrics(
         for record in records
         if record.scored
         if (report := record.feasibility) and report.ram_bytes is not None and report.flash_bytes is not None
+    ]
+    speeds = [
+        (record.accuracy, 1 - report.instructions / instructions_limit, 1.0)
+        for record in records
+        if instructions_limit is not None and record.scored
+        if (report := record.feasibility) and report.instructions is not None
     ]
     so_far = accumulate((records[at].accuracy if records[at].scored else -math.inf for at in trained), max)
     fits = [r.status in ("ok", "failed") and r.feasibility is not None and r.feasibility.feasible for r in asked]
@@ -79,6 +93,7 @@ def metrics(
         feasible_at_first_ask=_share(fits),
         failure_rate=_share(in_vain),
         hypervolume=hypervolume(boxes) if boxes else None,
+        hypervolume_of_speed=hypervolume(speeds) if speeds else None,
         train_seconds=spent[-1].train_seconds,
         tokens=spent[-1].tokens,
         usd=spent[-1].usd,

@@ -9,6 +9,7 @@ from pydantic import Field
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.core.models import FrozenModel, Int64
+from automcu_ray.core.objective import Aim
 from automcu_ray.core.training_recipe import RankedBy
 from automcu_ray.networks.candidate import Candidate, Diagnosis
 
@@ -71,7 +72,7 @@ class TrainingSummary(FrozenModel):
 
 
 class Record(FrozenModel):
-    """The final outcome of one candidate, good or bad."""
+    """The final outcome of one candidate, good or bad; `aim` where the search is for the cheapest network."""
 
     candidate: Candidate
     status: Status
@@ -80,13 +81,19 @@ class Record(FrozenModel):
     training: TrainingSummary | None = None
     cost: Cost = Cost()
     finished_at_s: float = 0.0
+    aim: Aim | None = None
 
     @property
     def score(self) -> float:
-        """What the search ranks by (`TrainingSummary.score`); -inf where nothing was trained.
+        """What the search ranks by, more is better: `quality`, or by `aim` (`Aim.score`).
 
-        Searchers compare by it what their papers compare by accuracy.
+        Searchers compare by it what their papers compare by accuracy, so that each of them knows every objective.
         """
+        return self.quality if self.aim is None else self.aim.score(self.accuracy, self.feasibility)
+
+    @property
+    def quality(self) -> float:
+        """What training says (`TrainingSummary.score`), whatever the network costs; -inf where nothing was trained."""
         return self.training.score if self.training else float("-inf")
 
     @property
@@ -116,9 +123,10 @@ class Record(FrozenModel):
             return f"{self.status}: {self.reason}"
         ranking_loss = self.training.ranking_loss
         loss = "" if ranking_loss is None else f", training loss {ranking_loss:.3f}"
+        count = self.feasibility.instructions
         return (
             f"accuracy {self.training.val_accuracy:.4f}{loss}, RAM {self.feasibility.ram_bytes} bytes, "
-            f"Flash {self.feasibility.flash_bytes} bytes"
+            f"Flash {self.feasibility.flash_bytes} bytes" + ("" if count is None else f", {count} instructions")
         )
 
 
@@ -129,20 +137,25 @@ def best(records: list[Record]) -> Record | None:
 
 
 def pareto_front(records: Sequence[Record]) -> list[Record]:
-    """Return the trained records that no other one equals or beats in score, RAM and Flash; the highest score first."""
-    measured = [(record, sizes) for record in records if record.scored and (sizes := _sizes(record)) is not None]
-    front: list[tuple[Record, tuple[Int64, Int64]]] = []
-    for record, (ram, flash) in sorted(measured, key=lambda pair: (-pair[0].score, pair[1])):
-        if not any(other[0] <= ram and other[1] <= flash for _, other in front):
-            front.append((record, (ram, flash)))
+    """Return the trained records that no other one equals or beats in quality and costs; the highest quality first.
+
+    Costs are RAM and Flash, and instructions where all records know theirs.
+    """
+    measured = [(record, report) for record in records if record.scored and (report := record.feasibility) is not None]
+    counted = all(report.instructions is not None for _, report in measured)
+    sized = [(record, costs) for record, report in measured if (costs := _costs(report, counted)) is not None]
+    front: list[tuple[Record, tuple[int, ...]]] = []
+    for record, costs in sorted(sized, key=lambda pair: (-pair[0].quality, pair[1])):
+        if not any(all(map(int.__le__, other, costs)) for _, other in front):
+            front.append((record, costs))
     return [record for record, _ in front]
 
 
-def _sizes(record: Record) -> tuple[int, int] | None:
-    report = record.feasibility
-    if report is None or report.ram_bytes is None or report.flash_bytes is None:
+def _costs(report: FeasibilityReport, counted: bool) -> tuple[int, ...] | None:
+    if report.ram_bytes is None or report.flash_bytes is None:
         return None
-    return report.ram_bytes, report.flash_bytes
+    sizes = (report.ram_bytes, report.flash_bytes)
+    return (*sizes, report.instructions) if counted and report.instructions is not None else sizes
 
 
 class BoardResult(FrozenModel):

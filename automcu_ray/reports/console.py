@@ -1,6 +1,6 @@
 """What a run says on screen before it starts and after it ends."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.events import Finished, Searched
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
-from automcu_ray.records.manifest import Manifest, TableManifest
+from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifest
 from automcu_ray.records.proposer_gains import ProposerGains
 from automcu_ray.records.record import Record
 from automcu_ray.records.search_dynamics import trend
@@ -63,9 +63,11 @@ def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: 
     """Print what will be searched, within which limits, and who proposes."""
     tell = partial(say, console)
     tell(f"{task.dataset} on {task.target.name}: {task.target.description}")
+    limit = "" if task.instructions_limit is None else f", {task.instructions_limit:,} instructions per inference"
+    goal = "" if task.aim is None else f"sought: the least {task.objective} with an accuracy of {task.aim.floor:g}; "
     tell(
-        f"limits: RAM {task.ram_limit_bytes / BYTES_PER_KB:g} KB, Flash {task.flash_limit_bytes / BYTES_PER_KB:g} KB; "
-        f"precision {task.precision}; searcher {config.searcher.name}; seed {config.seed}; "
+        f"limits: RAM {task.ram_limit_bytes / BYTES_PER_KB:g} KB, Flash {task.flash_limit_bytes / BYTES_PER_KB:g} KB"
+        f"{limit}; {goal}precision {task.precision}; searcher {config.searcher.name}; seed {config.seed}; "
         f"budget {config.budget.trained} trained candidates"
     )
     if engine is not None and not engine.is_language_model:
@@ -82,7 +84,8 @@ def outcome(console: Console, folder: RunFolder, task: Task, manifest: Manifest 
         if gains := ProposerGains(repository.records).line():
             tell(gains)
     if manifest is not None:
-        _say_winner(console, folder, manifest)
+        finished = repository.last(Finished)
+        _say_winner(console, folder, task, manifest, finished.others if finished else {})
         if manifest.board_agrees is False:
             tell("warning: the firmware does not give what onnxruntime gives for the same model: do not ship it.")
             return 1
@@ -116,7 +119,9 @@ def _say_what_was_missing(console: Console, task: Task, records: Sequence[Record
             tell(f"  #{record.candidate.number}: {needs}")
 
 
-def _say_winner(console: Console, folder: RunFolder, manifest: Manifest) -> None:
+def _say_winner(
+    console: Console, folder: RunFolder, task: Task, manifest: Manifest, others: Mapping[str, Manifest]
+) -> None:
     tell = partial(say, console)
     if isinstance(manifest, TableManifest):
         tell(f"winner #{manifest.number}: {manifest.architecture}")
@@ -147,8 +152,22 @@ def _say_winner(console: Console, folder: RunFolder, manifest: Manifest) -> None
         if manifest.precision == "int8":
             agreement = f"{manifest.bit_equal_images} of {manifest.board_images} test images bit-equal to onnxruntime"
         tell(f"board {manifest.board}: {agreement}, {manifest.instructions} instructions per inference")
+    _say_speed(tell, task, manifest, others)
     tell(f"bundle: {folder.bundle}")
     tell(f"report: {folder.report}")
+
+
+def _say_speed(
+    tell: Callable[[str], None], task: Task, manifest: NetworkManifest, others: Mapping[str, Manifest]
+) -> None:
+    if manifest.estimated_latency_ms is not None and (cycles := task.target.cycles_per_instruction):
+        tell(f"estimated latency: {manifest.estimated_latency_ms:.2f} ms, at {cycles.value:g} cycles an instruction")
+    if task.aim is not None and manifest.val_accuracy < task.aim.floor:
+        tell(f"no finalist reaches an accuracy of {task.aim.floor:g}: the most accurate one ships")
+    for name, other in others.items():
+        if isinstance(other, NetworkManifest):
+            figures = f"RAM {_of(other.ram_bytes or 0, other.ram_limit_bytes)}, {other.instructions} instructions"
+            tell(f"{name.replace('_', ' ')} #{other.number}: test accuracy {other.test_accuracy:.4f}, {figures}")
 
 
 def _of(used: int, limit: int) -> str:

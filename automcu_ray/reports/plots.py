@@ -17,7 +17,7 @@ from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import Rung
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.records.record import Finalist, Record
-from automcu_ray.sizing.near_misses import TITLES, Resource, Size, known_size
+from automcu_ray.sizing.near_misses import TITLES, Resource, known_size
 
 INK, MUTED, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 TRAINED, CHOSEN, REFUSED, LIMIT = "#6b9ac4", "#0b3d66", "#d9730d", "#b91c1c"
@@ -49,11 +49,12 @@ _STOPS = {
     Rung.ANALYTIC: "analytic",
     Rung.CONVERT: "convert",
     Rung.LINK: "link",
+    Rung.EMULATE: "emulate",
     Rung.VENDOR: "vendor tool",
     Rung.BOARD: "board",
     "failed": "failed",
 }
-_ONLY_WHERE_SEEN = ("engine", Rung.VENDOR, Rung.BOARD)
+_ONLY_WHERE_SEEN = ("engine", Rung.EMULATE, Rung.VENDOR, Rung.BOARD)
 
 
 class Stage(NamedTuple):
@@ -77,34 +78,39 @@ def stages(records: Sequence[Record], proposals: int, finalists: int) -> list[St
     return [*rows, Stage("trained", stopped["ok"], 0), Stage("finalists", finalists, 0)]
 
 
-def size_figure(resource: Resource, limit_bytes: int, records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
-    """Return validation accuracy against a size; refused candidates lie at the bottom, hollow."""
-    title = TITLES[resource]
+def size_figure(resource: Resource, limit: int | None, records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
+    """Return validation accuracy against a size or the instructions; refused candidates lie at the bottom, hollow."""
+    title, counted = TITLES[resource], resource == "instructions"
+    unit, one = ("M", 1_000_000) if counted else ("KB", BYTES_PER_KB)
     sizes = {record.candidate.number: known_size(record, resource) for record in records}
     trained = [
-        (size.bytes / BYTES_PER_KB, record.accuracy, record.candidate.number)
+        (size.amount / one, record.accuracy, record.candidate.number)
         for record in records
         if record.scored and (size := sizes[record.candidate.number])
     ]
     refused = [size for r in records if r.status == "infeasible" and (size := sizes[r.candidate.number])]
-    figure, axes = new_axes(f"{title} of the firmware, KB", "validation accuracy (proxy)")
-    limit = limit_bytes / BYTES_PER_KB
-    beyond = [size.bytes / BYTES_PER_KB for size in refused]
+    label = "instructions of an inference, millions" if counted else f"{title} of the firmware, KB"
+    figure, axes = new_axes(label, "validation accuracy (proxy)")
+    beyond = [size.amount / one for size in refused]
     xs, ys = [x for x, _, _ in trained], [y for _, y, _ in trained]
-    largest = max([*xs, *beyond]) if xs else max([limit, *beyond])
-    if limit > largest * _FAR:
-        axes.text(0.99, 0.94, f"limit {limit:,.0f} KB →", transform=axes.transAxes, ha="right", color=LIMIT)
+    end = None if limit is None else limit / one
+    largest = max([*xs, *beyond]) if xs else max([*beyond, *([] if end is None else [end])], default=1.0)
+    if end is None:
+        right = largest * 1.08
+    elif end > largest * _FAR:
+        axes.text(0.99, 0.94, f"limit {end:,.0f} {unit} →", transform=axes.transAxes, ha="right", color=LIMIT)
         right = largest * 1.3
     else:
-        axes.axvline(limit, color=LIMIT, linestyle="--", linewidth=1.2, label=f"limit {limit:g} KB")
-        right = min(max(limit, largest) * 1.08, limit * 2)
+        axes.axvline(end, color=LIMIT, linestyle="--", linewidth=1.2, label=f"limit {end:g} {unit}")
+        right = min(max(end, largest) * 1.08, end * 2)
     axes.set_xlim(0, right)
     draw_accuracies(axes, ys, room_below=bool(refused))
     if trained:
         axes.scatter(xs, ys, s=22, color=TRAINED, label="trained")
-    _draw_refused(axes, refused, limit_bytes, right)
+    _draw_refused(axes, [(size.amount / one, size.at_least) for size in refused], end, right)
     _draw_finalists(axes, {number: (x, y) for x, y, number in trained}, finalists)
-    return to_svg(figure, f"Validation accuracy against {title}; the limit is {limit:g} KB.")
+    said = "there is no limit" if end is None else f"the limit is {end:g} {unit}"
+    return to_svg(figure, f"Validation accuracy against {title}; {said}.")
 
 
 def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
@@ -198,15 +204,18 @@ def draw_accuracies(axes: Axes, scores: Sequence[float], *, room_below: bool = F
         axes.add_patch(Rectangle((0, 0), 1, 0.09, transform=axes.transAxes, color=GRID, linewidth=0))
 
 
-def _draw_refused(axes: Axes, sizes: Sequence[Size], limit_bytes: int, right: float) -> None:
-    """Draw hollow marks at the bottom: orange beyond this limit, a triangle for "this much or more"."""
+def _draw_refused(axes: Axes, sizes: Sequence[tuple[float, bool]], limit: float | None, right: float) -> None:
+    """Draw sizes, each with whether it is a lower bound, as hollow marks at the bottom.
+
+    They are orange beyond the limit, and a triangle stands for "this much or more".
+    """
     for marker, name in (("o", "refused"), (">", "refused, this or more")):
         for color, over in ((MUTED, False), (REFUSED, True)):
             places = [
-                min(size.bytes / BYTES_PER_KB, right * 0.985)
-                for size in sizes
-                if (size.bytes > limit_bytes) is over
-                and (size.at_least or size.bytes / BYTES_PER_KB > right * 0.985) is (marker == ">")
+                min(size, right * 0.985)
+                for size, at_least in sizes
+                if (limit is not None and size > limit) is over
+                and (at_least or size > right * 0.985) is (marker == ">")
             ]
             label = name if over else f"{name} for another reason" if marker == "o" else f"{name}, another reason"
             if places:

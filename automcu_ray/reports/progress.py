@@ -100,6 +100,9 @@ def describe(record: Record, task: Task) -> str:
             f"  RAM {report.ram_bytes / BYTES_PER_KB:.1f}/{task.ram_limit_bytes / BYTES_PER_KB:.0f} KB"
             f"  Flash {report.flash_bytes / BYTES_PER_KB:.1f}/{task.flash_limit_bytes / BYTES_PER_KB:.0f} KB"
         )
+    if report is not None and report.instructions is not None:
+        limit = task.instructions_limit
+        line += f"  {report.instructions / 1e6:.3g}{'' if limit is None else f'/{limit / 1e6:g}'} M instr."
     return f"{line}  {record.training.seconds or 0.0:.1f} s"
 
 

@@ -41,11 +41,11 @@ class Figure(NamedTuple):
 
 
 class NearMiss(NamedTuple):
-    """A refused candidate that only bytes kept out: how many of a resource, and what would have to give."""
+    """A refused candidate that only amounts kept out: how much of a resource, and what would have to give."""
 
     number: int
     layers: str
-    over_bytes: int
+    over: str
     advice: tuple[str, ...]
 
 
@@ -85,6 +85,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         number_of={r.candidate.hash: r.candidate.number for r in reversed(records) if r.candidate.hash},
         finalists=sorted(finalists, key=lambda finalist: manifest is None or finalist.hash != manifest.hash),
         manifest=manifest if isinstance(manifest, NetworkManifest) else None,
+        others=finished.others if finished else {},
         in_table=manifest if isinstance(manifest, TableManifest) else None,
         diagnoses=[(r.candidate.number, r.diagnosis) for r in records if r.diagnosis],
         started=started,
@@ -198,7 +199,8 @@ def _engine_notice(repository: Repository) -> str:
 def _near_miss(record: Record, resource: str, task: Task) -> NearMiss:
     short, mine = near_misses.shortages(record), record.candidate
     advice = tuple(near_misses.advice(violation, task) for violation in short.values())
-    return NearMiss(mine.number, layers(mine), short[resource].over_bytes or 0, advice)
+    unit = "instructions" if resource == "instructions" else "bytes"
+    return NearMiss(mine.number, layers(mine), f"{short[resource].over or 0:,} {unit}", advice)
 
 
 def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], cost: Cost) -> list[Figure]:
@@ -212,10 +214,14 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
     caption = f"What it cost. Training of {untimed} candidates: {NOT_MEASURED}." if untimed else "What it cost."
     flash = plots.size_figure("flash", task.flash_limit_bytes, records, finalists)
     ram = plots.size_figure("ram", task.ram_limit_bytes, records, finalists)
+    counted = any(record.feasibility and record.feasibility.instructions for record in records)
+    speed = plots.size_figure("instructions", task.instructions_limit, records, finalists) if counted else None
     rows = plots.stages(records, proposals, len(finalists))
+    of_speed = "Accuracy against instructions of an inference. Hollow, at the bottom: refused, so never trained."
     return [
         Figure(Markup(flash), "Accuracy against Flash. Hollow, at the bottom: refused, so never trained."),
         Figure(Markup(ram), "Accuracy against RAM. Hollow, at the bottom: refused, so never trained."),
+        *([Figure(Markup(speed), of_speed)] if speed is not None else []),
         Figure(Markup(plots.anytime_figure(records, finalists)), "How fast the search got better."),
         Figure(Markup(plots.funnel_figure(rows)), "The ladder: where proposals stopped, cheapest question first."),
         Figure(Markup(plots.cost_figure(cost, absent)), caption),

@@ -34,7 +34,9 @@ def make_searcher(
         engine = LoggingEngine(engine, folder.llm / "calls.jsonl")
     gate = Gate(plan.task, check_bounds=plan.check_bounds)
     if plan.backend is not None and folder is not None:
-        cache = VerdictCache(verdict_folder(), plan.task, f"{plan.backend.name} ({plan.backend.version()})")
+        version = f"{plan.backend.name} ({plan.backend.version()})"
+        counted_by = "" if plan.board is None else f"{plan.board.name} ({plan.board.version()})"
+        cache = VerdictCache(verdict_folder(), plan.task, version, counted_by)
         recorded = plan.engine.path.parent if isinstance(plan.engine, ReplayEngine) else None
         estimator = known_at_start(folder.llm, recorded, cache.lessons, plan.task)
         gate = Gate(plan.task, workers=workers, check_bounds=plan.check_bounds, estimator=estimator, cache=cache)

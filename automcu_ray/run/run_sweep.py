@@ -113,7 +113,8 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
     elif scored := [record for record in records if record.scored]:  # no finalists: the sizes of the most accurate
         report = max(scored, key=lambda record: record.accuracy).feasibility
         of_winner = report.model_dump(include={"ram_bytes", "flash_bytes"}) if report is not None else {}
-    limits = {"ram_limit_bytes": plan.task.ram_limit_bytes, "flash_limit_bytes": plan.task.flash_limit_bytes}
+    limits: dict[str, Any] = {name: getattr(plan.task, name) for name in ("ram_limit_bytes", "flash_limit_bytes")}
+    limits["instructions_limit"] = plan.task.instructions_limit
     return RunResult(
         arm=run.arm.label,
         case=run.case.label,

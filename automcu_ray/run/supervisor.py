@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -20,9 +21,8 @@ from automcu_ray.records.events import (
     TeacherChosen,
     TestRead,
 )
-from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
-from automcu_ray.records.manifest import Manifest, TableManifest
+from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifest
 from automcu_ray.records.record import Finalist, Record, best
 from automcu_ray.records.search_dynamics import trend
 from automcu_ray.reports.console import say
@@ -30,6 +30,7 @@ from automcu_ray.reports.progress import Progress
 from automcu_ray.reports.run_report import write_report
 from automcu_ray.run import trials
 from automcu_ray.run.assembly import make_searcher
+from automcu_ray.run.finalists import next_finalists, shipped
 from automcu_ray.run.plan import Plan
 from automcu_ray.runtime import cluster
 from automcu_ray.runtime.cluster import ray
@@ -114,27 +115,53 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
             if best(repository.records) is not None:
                 repository.append(Finished(manifest=None, seconds=time.monotonic() - started_s))
             return None
-        pipeline, winner = _train_finalists(plan, dataset, folder, repository, console)
-        if winner is None:
-            return None
-        with console.status(f"the test set, and the board, for winner #{winner.number}"):
-            network = repository.proposed[winner.number].trial_config()
-            about = {
-                "seeds": {"run": config.seed, "winner": winner.training and winner.training.seed},
-                "data": dataset.about,
-                "teacher": pipeline.teacher and pipeline.teacher.name,
-                "versions": versions(),
-                "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),
-            }
-            test = dataset.test.open(f"winner {winner.hash}", repository)
-            manifest = evaluate_on_test(
-                winner, pipeline, test, board_images=config.board.images, bundle=folder.bundle, about=about
-            )
-        repository.append(Finished(manifest=manifest, seconds=time.monotonic() - started_s))
-        return manifest
+        manifests = _ship(plan, dataset, folder, repository, console)
+        winner = manifests.pop("winner", None)
+        if winner is not None:
+            repository.append(Finished(manifest=winner, others=manifests, seconds=time.monotonic() - started_s))
+        return winner
     finally:
         if ours:
             cluster.stop()
+
+
+def _ship(
+    plan: Plan, dataset: Dataset, folder: RunFolder, repository: Repository, console: Console
+) -> dict[str, Manifest]:
+    """Return the manifests of what ships, by name, after training finalists and writing bundles; {} where none is."""
+    pipeline, finalists = _train_finalists(plan, dataset, folder, repository, console)
+    manifests: dict[str, Manifest] = {}
+    seen: dict[str, Manifest] = {}  # by hash: no network reads the test set twice
+    for name, finalist in shipped(finalists, plan.task, bundles=plan.config.budget.bundles).items():
+        if finalist.hash not in seen:
+            bundle = folder.bundle if name == "winner" else folder.path / f"bundle_{name}"
+            with console.status(f"the test set, and the board, for {name} #{finalist.number}"):
+                seen[finalist.hash] = _evaluate(name, finalist, plan, dataset, pipeline, repository, bundle)
+        manifests[name] = seen[finalist.hash]
+    return manifests
+
+
+def _evaluate(
+    name: str,
+    finalist: Finalist,
+    plan: Plan,
+    dataset: Dataset,
+    pipeline: FinalistPipeline,
+    repository: Repository,
+    bundle: Path,
+) -> NetworkManifest:
+    """Return the manifest of a finalist, after reading the test set for it and writing its bundle."""
+    network = repository.proposed[finalist.number].trial_config()
+    about = {
+        "seeds": {"run": plan.config.seed, name: finalist.training and finalist.training.seed},
+        "data": dataset.about,
+        "teacher": pipeline.teacher and pipeline.teacher.name,
+        "versions": versions(),
+        "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),
+    }
+    test = dataset.test.open(f"{name} {finalist.hash}", repository)
+    images = plan.config.board.images
+    return evaluate_on_test(finalist, pipeline, test, board_images=images, bundle=bundle, about=about)
 
 
 def look_up_all(plan: Plan) -> tuple[list[Record], Manifest | None]:
@@ -177,7 +204,8 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
         backend = plan.config.backend
         for index in range(cluster.toolchain_workers(plan.config.resources)):
             name = f"{folder.path.name}-toolchain-{index}"
-            made = actor.options(name=name).remote(plan.task, backend.name, backend.options, folder.toolchain, *jail)
+            about = (plan.task, backend.name, backend.options, folder.toolchain)
+            made = actor.options(name=name).remote(*about, *jail, board=plan.board)
             actors[name] = made
     begun = bool(repository.proposed)
     searcher = make_searcher(plan, folder, repository, workers=tuple(actors))
@@ -212,19 +240,17 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
 
 def _train_finalists(
     plan: Plan, dataset: Dataset, folder: RunFolder, repository: Repository, console: Console
-) -> tuple[FinalistPipeline, Finalist | None]:
-    """Train the best candidates fully, in parallel; return the winner by validation accuracy."""
+) -> tuple[FinalistPipeline, list[Finalist]]:
+    """Train the best candidates fully, in parallel; return all finalists."""
     config = plan.config
     done: list[Finalist] = [*repository.all(FinalistEvaluated)]
-    promising = rank_for_finals(repository.records)[: config.budget.finalists]
-    known = {finalist.hash for finalist in done}
-    chosen = [record.candidate for record in promising if record.candidate.hash not in known]
-    cpus, gpus = cluster.per_finalist(config.resources, len(promising))  # the same after an interruption
+    trained = sum(record.scored for record in repository.records)
+    cpus, gpus = cluster.per_finalist(config.resources, min(trained, config.budget.finalists))
     toolchain, teacher = None, plan.teacher
     if before := repository.last(TeacherChosen):  # of this run, before an interruption
         teacher = Teacher.finalist(repository.proposed[before.number], folder.finalists)
     if plan.backend is not None:
-        toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain)
+        toolchain = Toolchain(plan.task, config.backend.name, config.backend.options, folder.toolchain, plan.board)
     pipeline = FinalistPipeline(
         task=plan.task,
         protocol=config.trainer.full,
@@ -251,15 +277,16 @@ def _train_finalists(
         repository.append(TeacherChosen(number=teacher.number, hash=teacher.hash))
         say(console, f"finalist #{teacher.number} is best in float and teaches")
 
+    wanted = {"count": config.budget.finalists, "bundles": config.budget.bundles}
     with console.status("finalists") as status:
-        run_finalists(
-            chosen,
-            pipeline,
-            cpus=cpus,
-            gpus=gpus,
-            on_result=keep,
-            on_teacher=keep_teacher,
-            on_wait=lambda text: status.update(f"finalists: {text}"),
-        )
-    usable = [finalist for finalist in done if finalist.usable]
-    return pipeline, max(usable, key=lambda f: f.training.val_accuracy if f.training else 0.0, default=None)
+        while chosen := next_finalists(repository.records, done, plan.task, **wanted):
+            run_finalists(
+                [record.candidate for record in chosen],
+                pipeline,
+                cpus=cpus,
+                gpus=gpus,
+                on_result=keep,
+                on_teacher=keep_teacher,
+                on_wait=lambda text: status.update(f"finalists: {text}"),
+            )
+    return pipeline, done

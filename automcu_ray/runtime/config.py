@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from automcu_ray.core.errors import ConfigError, unknown_name
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
+from automcu_ray.core.objective import Objective
 from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
 from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
@@ -37,7 +38,8 @@ class Plugin(BaseModel):
 class Budget(FiniteModel):
     """When a run ends: trained candidates, proposals (20 for each trained one unless given), seconds of search.
 
-    Without `finalists` it ends with the search: no winner, no bundle, the test set unread.
+    Without `finalists` it ends with the search: no winner, no bundle, the test set unread. With three `bundles` the
+    fastest and the smallest finalist that are accurate enough ship beside the winner.
 
     After `max_tokens` (read and written) or `max_usd` nothing more is asked of an engine; what has been proposed is
     still evaluated.
@@ -49,6 +51,7 @@ class Budget(FiniteModel):
     max_tokens: Positive | None = None
     max_usd: Annotated[float, Field(gt=0)] | None = None
     finalists: Annotated[int, Field(ge=0)] = 2
+    bundles: Literal[1, 3] = 1
 
 
 class BoardConfig(FrozenModel):
@@ -107,6 +110,7 @@ class RunConfig(FrozenModel):
     `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
     `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
     or as the benchmark writes them. `warm_start` adds more.
+    `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
     With a `skeleton` candidates are cells of NAS-Bench-201, built into it.
     """
 
@@ -115,6 +119,7 @@ class RunConfig(FrozenModel):
     dataset: Plugin
     skeleton: Skeleton | None = None
     precision: Precision = "int8"
+    objective: Objective = "accuracy"
     constraints: Constraints = Constraints()
     target: McuTarget
     searcher: Plugin

@@ -10,25 +10,32 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 
 SHOWN = 3  # near misses for each resource
-Resource = Literal["ram", "flash"]
-TITLES: dict[str, str] = {"ram": "RAM", "flash": "Flash"}
+Resource = Literal["ram", "flash", "instructions"]
+TITLES: dict[str, str] = {"ram": "RAM", "flash": "Flash", "instructions": "instructions"}
+
+
+def amount(resource: str, count: int) -> str:
+    """Return an amount of a resource in words: `1,024 bytes of RAM`, `20,000 instructions`."""
+    title = TITLES.get(resource, resource)
+    return f"{count:,} {title}" if resource == "instructions" else f"{count:,} bytes of {title}"
 
 
 class Size(NamedTuple):
-    """Bytes of RAM or Flash; `at_least` where a rung before the linker said no and knows a lower bound only."""
+    """Bytes of RAM or Flash, or instructions; `at_least` where a rung before the linker knows a lower bound only."""
 
-    bytes: int
+    amount: int
     at_least: bool
 
     @property
     def rank(self) -> tuple[bool, int]:
         """What sizes are compared by: measured ones come before lower bounds, then the least."""
-        return self.at_least, self.bytes
+        return self.at_least, self.amount
 
 
 def limits(task: Task) -> dict[Resource, int]:
-    """Return a task's limits in bytes."""
-    return {"ram": task.ram_limit_bytes, "flash": task.flash_limit_bytes}
+    """Return a task's limits in bytes, and in instructions where they are limited."""
+    sizes: dict[Resource, int] = {"ram": task.ram_limit_bytes, "flash": task.flash_limit_bytes}
+    return sizes if task.instructions_limit is None else {**sizes, "instructions": task.instructions_limit}
 
 
 def known_size(record: Record, resource: Resource) -> Size | None:
@@ -36,29 +43,29 @@ def known_size(record: Record, resource: Resource) -> Size | None:
     report = record.feasibility
     if report is None:
         return None
-    total = report.ram_bytes if resource == "ram" else report.flash_bytes
-    if total is not None:
+    totals = {"ram": report.ram_bytes, "flash": report.flash_bytes, "instructions": report.instructions}
+    if (total := totals[resource]) is not None:
         return Size(total, at_least=False)
-    found = [v.found_bytes for v in report.violations if v.resource == resource and v.found_bytes is not None]
+    found = [v.found for v in report.violations if v.resource == resource and v.found is not None]
     return Size(max(found), at_least=report.rung is Rung.ANALYTIC) if found else None
 
 
 def shortages(record: Record) -> dict[str, Violation]:
-    """Return the worst violation of each resource by its name; empty unless bytes alone kept the candidate out."""
+    """Return the worst violation of each resource by its name; empty unless amounts alone kept the candidate out."""
     report = record.feasibility
     if record.status != "infeasible" or report is None:
         return {}
-    worst = {v.resource: v for v in sorted(report.violations, key=lambda v: v.over_bytes or 0)}
-    return worst if all((v.over_bytes or 0) > 0 and v.limit_bytes for v in worst.values()) else {}
+    worst = {v.resource: v for v in sorted(report.violations, key=lambda v: v.over or 0)}
+    return worst if all((v.over or 0) > 0 and v.limit for v in worst.values()) else {}
 
 
 def excess(record: Record) -> float | None:
     """Return how far a refused record is beyond its limits: the sum over resources of the share of the limit.
 
-    None unless bytes alone kept it out. The shares make RAM and Flash, whose limits differ, one question.
+    None unless amounts alone kept it out. The shares make RAM and Flash, whose limits differ, one question.
     """
     found = shortages(record).values()
-    return sum((v.over_bytes or 0) / (v.limit_bytes or 1) for v in found) if found else None
+    return sum((v.over or 0) / (v.limit or 1) for v in found) if found else None
 
 
 def nearest_misses(records: Sequence[Record], resource: str | None = None) -> list[Record]:
@@ -88,10 +95,11 @@ def least_needs(records: Sequence[Record], task: Task) -> list[str]:
     lines = []
     for resource, limit in limits(task).items():
         sizes = [(size, r.candidate.number) for r in records if (size := known_size(r, resource)) is not None]
-        if sizes and min(size.bytes for size, _ in sizes) > limit:
+        if sizes and min(size.amount for size, _ in sizes) > limit:
             (least, at_least), number = min(sizes, key=lambda pair: pair[0].rank)
             need = f"at least {least:,}" if at_least else f"{least:,}"
-            said = f"the least {TITLES[resource]} of any proposal is {need} bytes (#{number}), the limit is {limit:,}"
+            unit = " bytes" if resource != "instructions" else ""
+            said = f"the least {TITLES[resource]} of any proposal is {need}{unit} (#{number}), the limit is {limit:,}"
             lines.append(f"{said}: {way_out(task, resource, least)}")
     return lines
 
@@ -107,6 +115,9 @@ def advice(violation: Violation, task: Task) -> str:
     """Return what would have to give for one shortage to go away."""
     where = f"shrink {violation.where}" if violation.where else "shrink the network"
     where = f"try {violation.fix}" if violation.fix else where
+    if violation.resource == "instructions":
+        way = way_out(task, "instructions", violation.found or 0)
+        return f"{violation.over or 0:,} instructions over: {where}, or {way}"
     over = f"{violation.over_bytes or 0:,} bytes over: {where}"
     if violation.resource not in TITLES:  # a memory of an accelerator: no constraint limits it
         return f"{violation.resource} is {over}"
@@ -115,9 +126,14 @@ def advice(violation: Violation, task: Task) -> str:
     return f"{TITLES[resource]} is {least}{over}, or {way_out(task, resource, violation.found_bytes or 0)}"
 
 
-def way_out(task: Task, resource: Resource, need_bytes: int) -> str:
+def way_out(task: Task, resource: Resource, need: int) -> str:
     """Return what a user can change so that a network fits which needs that much of a resource."""
+    if resource == "instructions":
+        latency_ms = task.target.latency_ms(need)
+        if task.constraints.instructions_m is None and latency_ms is not None:
+            return f"set constraints.latency_ms={math.ceil(latency_ms)}"
+        return f"set constraints.instructions_m={math.ceil(need / 1e4) / 100:g}"
     region = task.target.main_ram if resource == "ram" else task.target.flash
-    if need_bytes > region.size_bytes:
+    if need > region.size_bytes:
         return f"take a larger target ({task.target.name} has {region.size_kb:,g} KB)"
-    return f"set constraints.{resource}_kb={math.ceil(need_bytes / BYTES_PER_KB)}"
+    return f"set constraints.{resource}_kb={math.ceil(need / BYTES_PER_KB)}"

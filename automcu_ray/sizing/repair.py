@@ -14,6 +14,7 @@ from automcu_ray.networks.search_space import Space, without_derived
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import footprint
+from automcu_ray.sizing.instruction_model import shipped
 from automcu_ray.sizing.size_model import Estimator, Overhead
 
 BoundCheck = Callable[[Graph, Task], tuple[Violation, ...]]
@@ -115,13 +116,16 @@ def after_link(
     One field changes few operators, so the overheads of both networks are all but equal. The estimator is not asked:
     equal verdicts have to give equal fixes in every run, whatever other runs have learned meanwhile.
     """
-    sized = tuple(v for v in report.violations if v.found_bytes is not None and v.limit_bytes is not None)
-    overhead = Overhead.measured(report, footprint(task.space.graph(spec), task.precision)) if sized else None
+    sized = tuple(violation for violation in report.violations if violation.over is not None)
+    graph = task.space.graph(spec)
+    overhead = Overhead.measured(report, footprint(graph, task.precision)) if sized else None
     if overhead is None:
         return report
+    model = shipped(task.target.core).scaled_to(graph, report.instructions) if report.instructions else None
 
     def expect(graph: Graph) -> Estimate:
-        return overhead.on_top_of(footprint(graph, task.precision))
+        sizes = overhead.on_top_of(footprint(graph, task.precision))
+        return sizes if model is None else sizes.replace(instructions=model.estimate(graph))
 
     fixed = dict(zip(sized, _with_fixes(sized, spec, task, check_bounds, expect), strict=True))
     violations = tuple(fixed.get(violation, violation) for violation in report.violations)
@@ -143,7 +147,8 @@ def _with_fixes(
     def exceeded(graph: Graph) -> set[str]:
         found = {violation.resource for violation in check_bounds(graph, task)}
         expected = expect(graph)
-        return found | expected.exceeds(task.ram_limit_bytes, task.flash_limit_bytes) if expected else found
+        limits = task.ram_limit_bytes, task.flash_limit_bytes, task.instructions_limit
+        return found | expected.exceeds(*limits) if expected else found
 
     asked = sorted({violation.resource for violation in violations})
     share = BUDGET_OPS // (1 if len(asked) == 1 else 1 + len(asked))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import Footprint, footprint
+from automcu_ray.sizing.instruction_model import InstructionModel, shipped
 from automcu_ray.sizing.verdict_cache import Lesson
 
 MIN_VERDICTS = 20  # with fewer, one Flash estimate in twenty is off by more than 5 %
@@ -93,6 +95,7 @@ class Estimator(FrozenModel):
     flash_bytes_by_feature: dict[str, float]
     ram_error: Error
     flash_error: Error
+    instructions: InstructionModel | None = None  # where verdicts have counted them
 
     def estimate(self, graph: Graph, found: Footprint | None = None) -> Estimate | None:
         """Return the estimate for a graph, or None where it has a kind of operator that no verdict was about.
@@ -120,9 +123,14 @@ class SizeModel:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.corrections: dict[int, Overhead] = {}  # by the number of operators: beyond the guess, at most
+        self.counted: list[float] = []  # instructions that were measured, as shares of what the shipped model says
+        sought = task.objective == "instructions" or task.instructions_limit is not None
+        self.counts = sought and task.precision == "int8"
 
     def learn(self, report: FeasibilityReport, graph: Graph) -> None:
         """Learn from a report on a graph, where it has sizes."""
+        if self.counts and report.instructions is not None:
+            self.counted.append(report.instructions / max(1, shipped(self.task.target.core).estimate(graph)))
         measured, guess = Overhead.measured(report, footprint(graph, self.task.precision)), Overhead.guess(graph)
         if measured is not None:
             off = Overhead(measured.ram - guess.ram, measured.flash - guess.flash)
@@ -130,7 +138,16 @@ class SizeModel:
             self.corrections[len(graph.ops)] = Overhead(*map(max, off, known))
 
     def estimate(self, graph: Graph, estimator: Estimator | None) -> Estimate:
-        """Return the sizes that a graph is expected to have once linked."""
+        """Return the sizes that a graph is expected to have once linked; instructions where the task speaks of them."""
+        sizes = self._sizes(graph, estimator)
+        if not self.counts:
+            return sizes
+        if estimator is not None and estimator.instructions is not None:
+            return sizes.replace(instructions=estimator.instructions.estimate(graph))
+        factor = median(self.counted) if self.counted else 1.0
+        return sizes.replace(instructions=round(factor * shipped(self.task.target.core).estimate(graph)))
+
+    def _sizes(self, graph: Graph, estimator: Estimator | None) -> Estimate:
         length = len(graph.ops)
         if length not in self.corrections and estimator and (estimate := estimator.estimate(graph)):
             return estimate
@@ -174,7 +191,15 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
         flash_bytes_by_feature=parts,
         ram_error=_error(ram_beyond - unseen_ram, ram),
         flash_error=_error(flash_beyond - unseen_flash, flash),
+        instructions=_taught(lessons, graphs, task),
     )
+
+
+def _taught(lessons: Sequence[Lesson], graphs: Sequence[Graph], task: Task) -> InstructionModel | None:
+    known = [(graph, lesson.instructions) for graph, lesson in zip(graphs, lessons, strict=True) if lesson.instructions]
+    if len(known) < MIN_VERDICTS or task.precision != "int8":
+        return None
+    return shipped(task.target.core).taught([graph for graph, _ in known], [count for _, count in known])
 
 
 def known_at_start(

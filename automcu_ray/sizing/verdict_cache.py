@@ -26,19 +26,24 @@ class Lesson(FrozenModel):
     spec: ArchitectureSpec
     ram_bytes: Int64 = Field(gt=0)
     flash_bytes: Int64 = Field(gt=0)
+    instructions: Int64 | None = None
 
 
 class VerdictCache:
     """Feasibility reports by (hash, shapes, target, limits, precision, backend version); one small file each.
+
+    `counted_by` names what counts instructions, with its version; reports without them answer no one who wants them.
 
     Beside them lie lessons, one file for each input shape, core, serial port, precision and backend version: the sizes
     that specs turned out to have. Limits do not matter there; the input shape does, for what is learned from 32x32
     images is off by 6 % (one network in twenty) for 8x8 ones.
     """
 
-    def __init__(self, folder: Path, task: Task, backend_version: str) -> None:
+    def __init__(self, folder: Path, task: Task, backend_version: str, counted_by: str = "") -> None:
         self.folder = folder
         limits = [task.target.model_dump(mode="json"), task.ram_limit_bytes, task.flash_limit_bytes, task.precision]
+        if counted_by:
+            limits += [counted_by, task.instructions_limit]
         self.scope = json.dumps([task.input_shape, task.num_classes, *limits, backend_version])
         self.space = task.space
         target = [task.target.core, task.target.uart.kind]
@@ -62,7 +67,8 @@ class VerdictCache:
             write_whole(self._path(candidate_hash), report.model_dump_json(exclude_defaults=True).encode())
             if spec is None or not report.ram_bytes or not report.flash_bytes:
                 return
-            lesson = Lesson(spec=spec, ram_bytes=report.ram_bytes, flash_bytes=report.flash_bytes)
+            sizes = {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
+            lesson = Lesson(spec=spec, instructions=report.instructions, **sizes)
             row = lesson.model_dump_json(exclude_defaults=True)
             self._lessons.parent.mkdir(parents=True, exist_ok=True)
             with self._lessons.open("ab", buffering=0) as file:

@@ -11,7 +11,7 @@ from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
 from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
-from backends.base import Backend, Firmware
+from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
@@ -24,6 +24,7 @@ PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
 GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
 COMPILE_TIMEOUT_S, LINK_TIMEOUT_S, SIZE_TIMEOUT_S = 200.0, 60.0, 30.0  # before the gate, 300 s, kills the actor
 FIRMWARE = Path(__file__).parent / "firmware"
+PROBE = "probe_net"  # the network with marks between its layers; the linker script knows it by its end
 CORE_FLAGS: dict[Core, tuple[str, ...]] = {
     "cortex-m0": ("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"),
     "cortex-m0plus": ("-mcpu=cortex-m0plus", "-mthumb", "-mfloat-abi=soft"),
@@ -97,11 +98,24 @@ class CQemuBackend(Backend):
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
         return Firmware(report, elf, (*sources, *harness), workdir, emulated)
 
-    def _compile(self, core: Core, workdir: Path) -> None:
-        argv = [GCC, *CORE_FLAGS[core], *COMPILE_FLAGS, "-fcallgraph-info=su", "-c", "net.c", "-o", "net.o"]
+    def profiled(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> Probe | None:
+        if target.emulator is None or deployed.precision != "int8":
+            return None
+        code = generate(deployed, target.core)
+        source, nodes = code.with_marks
+        (workdir / f"{PROBE}.c").write_text(source)
+        self._compile(target.core, workdir, PROBE)
+        layout = self._layout(deployed, target, Constraints(), workdir, PROBE)
+        there = dataclasses.replace(layout, output_bytes=4 * (2 + len(nodes)))
+        return Probe(self._link_for_machine(PROBE, target, there, workdir, PROBE), nodes, code.weights)
+
+    def _compile(self, core: Core, workdir: Path, name: str = "net") -> None:
+        argv = [GCC, *CORE_FLAGS[core], *COMPILE_FLAGS, "-fcallgraph-info=su", "-c", f"{name}.c", "-o", f"{name}.o"]
         _succeed(self.run(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=workdir))
 
-    def _layout(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Layout:
+    def _layout(
+        self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, name: str = "net"
+    ) -> Layout:
         channels, height, width = deployed.input_shape
         value_bytes = deployed.output_dtype.itemsize
         return Layout(
@@ -112,26 +126,35 @@ class CQemuBackend(Backend):
             start_origin=target.flash.origin,
             input_bytes=channels * height * width * value_bytes,
             output_bytes=deployed.num_classes * value_bytes,
-            stack_bytes=max(self.stack_bytes, stack.bound_bytes(_read(workdir / "net.ci")) + stack.GUARD_BYTES),
+            stack_bytes=max(self.stack_bytes, stack.bound_bytes(_read(workdir / f"{name}.ci")) + stack.GUARD_BYTES),
         )
 
-    def _link(self, name: str, core: Core, uart: Uart, layout: Layout, workdir: Path) -> Completed:
+    def _link(
+        self, name: str, core: Core, uart: Uart, layout: Layout, workdir: Path, network: str = "net"
+    ) -> Completed:
         """Write `<name>.ld`, link `<name>.elf`, and return what the linker says; an overflow is no error."""
         (workdir / f"{name}.ld").write_text(layout.script(FIRMWARE / "link.ld"))
         flags = [*CORE_FLAGS[core], *LINK_FLAGS, f"-Wl,-Map={name}.map", f"-T{name}.ld"]
-        argv = [GCC, *flags, "net.o", *self._harness(core, uart), "-lm", "-o", f"{name}.elf"]
+        argv = [GCC, *flags, f"{network}.o", *self._harness(core, uart), "-lm", "-o", f"{name}.elf"]
         done = self.run(argv, timeout_s=LINK_TIMEOUT_S, cwd=workdir)
         if complaints := linker.complaints(done.stderr):
             raise ToolchainError(f"the linker failed: {complaints[0]}. Log: {workdir}.")
         return _succeed(done)
 
     def _link_for_emulator(self, target: McuTarget, layout: Layout, workdir: Path) -> Path | None:
-        """Return the same firmware at the addresses of the target's emulator; None where those are the target's.
+        """Return the same firmware at the addresses of the target's emulator; None where those are the target's."""
+        if target.emulator is None or target.emulator.same_chip:
+            return None
+        return self._link_for_machine("emulated", target, layout, workdir)
+
+    def _link_for_machine(
+        self, name: str, target: McuTarget, layout: Layout, workdir: Path, network: str = "net"
+    ) -> Path:
+        """Return a firmware at the addresses of the target's emulator.
 
         Lengths are the machine's: its serial port's driver may be longer than the target's, and decides nothing.
         """
-        if target.emulator is None or target.emulator.same_chip:
-            return None
+        assert target.emulator is not None, "there is a machine"
         machine = find_machine(target.emulator.machine)
         there = dataclasses.replace(
             layout,
@@ -141,9 +164,9 @@ class CQemuBackend(Backend):
             ram_bytes=machine.ram.size_bytes,
             start_origin=machine.flash.origin if machine.start is None else machine.start,
         )
-        if over := linker.overflows(self._link("emulated", target.core, machine.uart, there, workdir).stderr):
+        if over := linker.overflows(self._link(name, target.core, machine.uart, there, workdir, network).stderr):
             raise ToolchainError(f"{target.emulator.machine} is smaller than {target.name}: {over} bytes over.")
-        return workdir / "emulated.elf"
+        return workdir / f"{name}.elf"
 
     def _judge(
         self, deployed: DeployedNetwork, code: NetworkCode, target: McuTarget, layout: Layout, workdir: Path

@@ -1,7 +1,7 @@
 """A deployed network as plain C over one planned static arena: our own kernels at int8, emx-onnx-cgen's at float32."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
@@ -27,6 +27,39 @@ class NetworkCode:
     buffers: tuple[Buffer, ...]
     made_by: dict[str, str]
     weights: dict[str, int]
+    nodes: dict[int, str] = field(default_factory=dict)  # by the number of a layer in the C; none at float32
+    output_bytes: int = 0
+
+    @property
+    def with_marks(self) -> tuple[str, tuple[str, ...]]:
+        """Return C whose `net` answers SysTick's ticks after each layer, and the nodes of these in order.
+
+        The first two marks follow each other: their difference is what a mark takes.
+        """
+        head, _, body = self.source.partition("void net(")
+        lines, nodes = [], []
+        for line in body.splitlines():
+            lines.append(line)
+            if found := _LAYER.match(line):
+                nodes.append(self.nodes[int(found[1])])
+                lines.append("    mark();")
+        marked = "\n".join(lines).replace("{\n", "{\n    mark();\n    mark();\n", 1)
+        return _MARKS + head + "static void network(" + marked + _NET.format(bytes=self.output_bytes), tuple(nodes)
+
+
+_LAYER = re.compile(r"\s+\w+\(&layer_(\d+)")
+_MARKS = """#include <stdint.h>
+uint64_t ticks(void);
+static uint32_t *marks;
+__attribute__((noinline)) static void mark(void) { *marks++ = (uint32_t)ticks(); }
+"""
+_NET = """
+void net(const void *input, void *output) {{
+    static uint8_t classes[{bytes}] __attribute__((aligned(8)));
+    marks = output;
+    network(input, (void *)classes);
+}}
+"""
 
 
 def generate(deployed: DeployedNetwork, core: Core | None = None, arena_bytes: int = 0) -> NetworkCode:
@@ -43,7 +76,9 @@ def generate(deployed: DeployedNetwork, core: Core | None = None, arena_bytes: i
         raise ToolchainError(f"the generated C should not allocate or print, found {found[1]}().")
     planned = made.schedule
     header = _header(deployed, planned.arena_bytes, made.signature)
-    return NetworkCode(made.source, header, planned.arena_bytes, planned.buffers, made.made_by, made.weights)
+    nodes = {call.op: made.made_by[call.writes[0]] for call in planned.calls} if deployed.precision == "int8" else {}
+    about = (planned.buffers, made.made_by, made.weights, nodes, deployed.num_classes * deployed.output_dtype.itemsize)
+    return NetworkCode(made.source, header, planned.arena_bytes, *about)
 
 
 def _header(deployed: DeployedNetwork, arena_bytes: int, signature: str) -> str:

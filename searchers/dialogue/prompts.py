@@ -9,12 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from automcu_ray.core.feasibility import Violation
 from automcu_ray.networks.candidate import Candidate, GeneratedCode
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import BIAS_BYTES, BYTES, footprint
+from automcu_ray.sizing.instruction_model import shipped
 from searchers.dialogue.feedback_memory import OUTCOME_CHARS, Memory
 from searchers.dialogue.record_selection import Shown, figures, summary
 from searchers.dialogue.reply_schemas import Advice, vocabulary
@@ -164,7 +166,9 @@ def _limits(task: Task) -> dict[str, Any]:
     """Return the limits of RAM and Flash, and what an accelerator has room for where the target has one."""
     ram, flash = task.ram_limit_bytes, task.flash_limit_bytes
     kb = {"ram_kb": round(ram / BYTES_PER_KB, 2), "flash_kb": round(flash / BYTES_PER_KB, 2)}
-    limits = {"ram_bytes": ram, "flash_bytes": flash, **kb}
+    limits: dict[str, Any] = {"ram_bytes": ram, "flash_bytes": flash, **kb}
+    if task.instructions_limit is not None:
+        limits["instructions_per_inference"] = task.instructions_limit
     found = task.target.accelerator
     if found is None:
         return limits
@@ -190,16 +194,16 @@ def _result(record: Record | None) -> dict[str, Any]:
                 "rung": str(violation.rung),
                 "resource": violation.resource,
                 "where": violation.where[:60],
-                "found_bytes": violation.found_bytes,
-                "over_bytes": violation.over_bytes,
             }
+            | _over(violation)
             | ({"fix": str(violation.fix)} if violation.fix else {})
             for violation in report.violations[:3]
         ]
         row |= {
             "ram_bytes": report.ram_bytes,
             "flash_bytes": report.flash_bytes,
-            "estimate": report.estimate and report.estimate.model_dump(),
+            "instructions": report.instructions,
+            "estimate": report.estimate and report.estimate.model_dump(exclude_none=True),
             "ram_parts": report.ram and report.ram.model_dump(exclude={"total_bytes"}),
             "flash_parts": report.flash and report.flash.model_dump(exclude={"total_bytes"}),
             "violations": violations or None,
@@ -207,20 +211,42 @@ def _result(record: Record | None) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value is not None}
 
 
+def _over(violation: Violation) -> dict[str, int | None]:
+    """Return what was found and what is too much, in the unit of the limit."""
+    unit = "bytes" if violation.found_instructions is None else "instructions"
+    return {f"found_{unit}": violation.found, f"over_{unit}": violation.over}
+
+
 def _costs(spec: ArchitectureSpec, task: Task) -> list[str]:
     """Return one line a layer, output shape and weights, then where RAM and Flash go; lower bounds."""
     graph, size = task.space.graph(spec), BYTES[task.precision]
+    counts = task.precision == "int8" and (task.instructions_limit is not None or task.objective == "instructions")
+    spent = shipped(task.target.core).by_operator(graph) if counts else [0.0] * len(graph.ops)
     lines = []
     for number, layer in enumerate(spec.backbone, start=1):
         mine = [op for op in graph.ops if op.name.startswith(f"layer_{number}.")]
         weights = sum(op.weights * size + op.biases * BIAS_BYTES for op in mine)
         shape = "x".join(str(extent) for extent in mine[-1].shape)
-        lines.append(f"layer_{number} {layer.type}: output {shape}, weights {weights} bytes")
+        here = sum(cost for op, cost in zip(graph.ops, spent, strict=True) if op in mine)
+        speed = f", about {round(here, -2):.0f} instructions" if counts else ""
+        lines.append(f"layer_{number} {layer.type}: output {shape}, weights {weights} bytes{speed}")
     found = footprint(graph, task.precision)
     if task.target.accelerator is None:  # an accelerator has memory of its own for feature maps
         lines.append(f"RAM at least {found.ram_lower_bound_bytes} bytes; the peak is at {found.widest_moment}")
     flash = f"Flash at least {found.flash_lower_bound_bytes} bytes without code"
     return [*lines, f"{flash}; most of it at {found.largest_weights}"]
+
+
+def _goal(task: Task) -> str:
+    """Return what a network has to be like, as the end of "a network that ..."."""
+    if task.aim is None:
+        return "classifies as accurately as possible within the limits"
+    costs = {"instructions": "takes as few instructions per inference", "ram": "needs as little RAM"}
+    cost = costs.get(task.aim.objective, "needs as little Flash")
+    return (
+        f"{cost} as possible and is accurate enough: {task.aim.floor:.4g} on validation images after full training. "
+        f"The search trains briefly: there {task.aim.proxy_floor:.4g} is enough, and more accuracy is worth nothing"
+    )
 
 
 def _about(task: Task) -> dict[str, Any]:
@@ -237,6 +263,7 @@ def _templates() -> Environment:
     )
     environment.filters["json"] = json.dumps  # on one line: no text inside can end the fence it stands in
     environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs)
+    environment.globals.update(goal=_goal)
     environment.globals.update(triples=lambda memory: [item.model_dump() for item in memory.history])
     environment.globals.update(vocabulary=lambda task: list(vocabulary(task.space.operators)))
     return environment

@@ -17,8 +17,9 @@ Shown = dict[str, list[Record]]  # by heading
 def select(records: Sequence[Record], tokens: int) -> Shown:
     """Return records whose summaries take about `tokens` tokens, each once, by heading.
 
-    The headings take turns, so that each has its best entries in: the Pareto front of accuracy, RAM and Flash from
-    the most accurate one on, the nearest misses from the closest one on, repeats and all others from the latest on.
+    The headings take turns, so that each has its best entries in: the Pareto front of accuracy, RAM, Flash and
+    instructions from the most accurate one on (from the best one on where the cheapest is sought), the nearest misses
+    from the closest one on, repeats and all others from the latest on.
     """
     room = tokens * CHARS_PER_TOKEN
     most = room // _LEAST_CHARS  # under a heading: no room is left after that many
@@ -53,6 +54,8 @@ def summary(record: Record) -> dict[str, Any]:
         entry |= figures(record.training)
     if report is not None and report.ram_bytes is not None:
         entry |= {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
+        if report.instructions is not None:
+            entry["instructions"] = report.instructions
     if record.status != "ok":
         entry["reason"] = record.reason[:REASON_CHARS]
     if report is not None and report.fixes:
@@ -74,7 +77,7 @@ def by_heading(records: Sequence[Record]) -> Shown:
     refused = [record for record in records if record.status == "infeasible"]
     latest = list(reversed(records))
     return {
-        "Best and Pareto front": pareto_front(records) or sorted(trained, key=lambda one: -one.score),
+        "Best and Pareto front": sorted(pareto_front(records) or trained, key=lambda one: -one.score),
         "Nearest misses": sorted(refused, key=lambda one: (excess(one) or float("inf"), -one.candidate.number)),
         "Repeats, refused because they had been tried": [one for one in latest if one.status == "duplicate"],
         "Latest": latest,

@@ -6,10 +6,11 @@ from typing import Any
 
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record, Status
 from automcu_ray.sizing.footprint import footprint
-from automcu_ray.sizing.near_misses import TITLES, excess, known_size, limits, shortages, way_out
+from automcu_ray.sizing.near_misses import amount, excess, known_size, limits, shortages, way_out
 from searchers.gate.gate import Gate
 
 PATIENCE = 16  # refusals for want of bytes, before anything has trained
@@ -66,7 +67,7 @@ class InfeasibilityCheck:
 
 
 def smallest(task: Task) -> list[Candidate]:
-    """Return the networks of a task with the least RAM and with the least Flash by their lower bounds, of each kind.
+    """Return the networks of a task with the least RAM, Flash and operations by their lower bounds, of each kind.
 
     They have one window, and after it at most a layer of one channel. Input and output have buffers of their own and
     the first layer's output lies beside them, so a longer network needs no less RAM; it has more weights as well.
@@ -74,18 +75,25 @@ def smallest(task: Task) -> list[Candidate]:
     operator may take more Flash than the weights it saves, and a toolchain may refuse a network that only pools.
     Of equal windows the largest is taken; another one may still link to a few bytes less (c_qemu: 16 at most).
     """
-    kinds: dict[tuple[str, int], list[tuple[int, int, Candidate]]] = {}
+    kinds: dict[tuple[str, int], list[tuple[int, int, int, Candidate]]] = {}
     for window, rest in product(_WINDOWS, ((), (_MIX,))):
         candidate = task.space.candidate_or_none({"backbone": [window, *rest]}, proposer=_PROPOSER)
         if candidate is None or candidate.spec is None:
             continue  # a window larger than the image, an operator that the target lacks
         graph = task.space.graph(candidate.spec)
         bounds = footprint(graph, task.precision)
-        sizes = bounds.ram_lower_bound_bytes, bounds.flash_lower_bound_bytes
+        sizes = bounds.ram_lower_bound_bytes, bounds.flash_lower_bound_bytes, _operations(graph)
         kinds.setdefault((graph.ops[0].kind, len(rest)), []).append((*sizes, candidate))
-    orders = itemgetter(0, 1), itemgetter(1, 0)
-    chosen = [min(kind, key=order)[2] for kind in kinds.values() for order in orders]
+    orders = [itemgetter(0, 1), itemgetter(1, 0)]
+    if task.instructions_limit is not None:
+        orders.append(itemgetter(2, 0))
+    chosen = [min(kind, key=order)[-1] for kind in kinds.values() for order in orders]
     return list({candidate.hash: candidate for candidate in chosen}.values())
+
+
+def _operations(graph: Graph) -> int:
+    """Return how many values all windows of a network hold: what its instructions grow with."""
+    return sum(op.macs or op.shape[0] * op.shape[1] * op.shape[2] * op.kernel**2 for op in graph.ops)
 
 
 def _verdict(task: Task, answers: list[Record]) -> str:
@@ -99,7 +107,7 @@ def _verdict(task: Task, answers: list[Record]) -> str:
         if sizes and len(sizes) == len(sized):
             known = [size for size in sizes if size is not None]
             least = min(known, key=lambda size: size.rank)
-            need = f"{'at least ' if least.at_least else ''}{least.bytes:,} bytes of {TITLES[resource]}"
-            change = way_out(task, resource, least.bytes)
+            need = f"{'at least ' if least.at_least else ''}{amount(resource, least.amount)}"
+            change = way_out(task, resource, least.amount)
             return f"nothing can fit: even the smallest network needs {need}, and the limit is {limit:,}; {change}"
     return ""

@@ -1,6 +1,7 @@
 """The widest network of a layout that is expected to fit, by what a run has measured and refused."""
 
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import partial
 
 from automcu_ray.core.feasibility import Estimate
@@ -37,20 +38,23 @@ class WidthFitting:
         found = read(spec, self.task.space) if record.status == "infeasible" else None
         if found is not None:
             layout, width = found
-            sized = any(violation.over_bytes for violation in report.violations)
+            sized = any(violation.over for violation in report.violations)
             limit = width if sized else int(width * _UNSURE)
             self.refused[layout] = min(limit, self.refused.get(layout, limit))
 
-    def widest(self, layout: Layout, prefilter: Prefilter) -> Candidate | None:
+    def widest(
+        self, layout: Layout, prefilter: Prefilter, allowed: Callable[[Estimate], bool] = lambda sizes: True
+    ) -> Candidate | None:
         """Return the widest network of a layout that is expected to fit and was not refused; None where none is.
 
-        Widths are bisected: a narrower network is taken to need no more of anything.
+        Widths are bisected: a narrower network is taken to need no more of anything. What its sizes are expected to be
+        has to be `allowed`, too.
         """
         end = layout.widest() + 1
         widths = range(_LEAST, min(end, self.refused.get(layout, end)), 2)
-        if not widths or self._exceeds(layout, prefilter, widths[0]):
+        if not widths or self._exceeds(layout, prefilter, allowed, widths[0]):
             return None
-        first_too_wide = bisect_left(widths, True, key=partial(self._exceeds, layout, prefilter))
+        first_too_wide = bisect_left(widths, True, key=partial(self._exceeds, layout, prefilter, allowed))
         return self.candidate(layout, widths[first_too_wide - 1])
 
     def smallest(self, layout: Layout) -> Candidate | None:
@@ -66,11 +70,12 @@ class WidthFitting:
         """Return the sizes that a graph is expected to have once linked."""
         return self.sizes.estimate(graph, prefilter.estimator)
 
-    def _exceeds(self, layout: Layout, prefilter: Prefilter, width: int) -> bool:
+    def _exceeds(self, layout: Layout, prefilter: Prefilter, allowed: Callable[[Estimate], bool], width: int) -> bool:
         candidate = self.candidate(layout, width)
         if candidate is None or candidate.spec is None:
             return True
         graph = self.task.space.graph(candidate.spec)
         expected = self.expect(graph, prefilter)
-        over = expected.exceeds(self.task.ram_limit_bytes, self.task.flash_limit_bytes)
-        return bool(over or prefilter.check_bounds(graph, self.task))
+        limits = self.task.ram_limit_bytes, self.task.flash_limit_bytes, self.task.instructions_limit
+        over = expected.exceeds(*limits)
+        return bool(over or not allowed(expected) or prefilter.check_bounds(graph, self.task))

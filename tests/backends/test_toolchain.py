@@ -3,6 +3,7 @@
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import footprint
+from backends.boards.qemu import QemuBoard
 from backends.toolchain import Toolchain, _keep_logs_only
 
 pytestmark = pytest.mark.usefixtures("gcc")
@@ -132,3 +134,47 @@ def test_a_folder_that_cannot_be_cleaned_up_masks_no_verdict(
     candidate = digits_task.space.candidate(spec)
     assert toolchain.check(candidate).feasible
     assert {path.name for path in (tmp_path / candidate.hash).iterdir()} == {"commands.log", "net.c"}
+
+
+@pytest.mark.usefixtures("qemu")
+def test_the_emulated_board_counts_the_same_whatever_weights_and_images_hold(digits_task: Task, tmp_path: Path) -> None:
+    toolchain, rng = Toolchain(digits_task, "c_qemu", {}, tmp_path, QemuBoard()), Random(3)
+    candidate = digits_task.space.candidate(
+        ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 8}, {"type": "residual"}]})
+    )
+    assert candidate.spec is not None
+    report = toolchain.check(candidate)
+    assert report.feasible and report.rung == Rung.EMULATE and report.instructions
+    counts = set()
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        network = Network(digits_task.space.graph(candidate.spec))
+        images = np.full((8, 1, 8, 8), rng.randrange(256), np.uint8)
+        deployed = deploy(network, (1, 8, 8), precision="int8", calibration=toolchain.noise())
+        firmware = toolchain.build(deployed, tmp_path / str(seed))
+        assert firmware.board_elf is not None
+        run = QemuBoard().run(
+            firmware.board_elf, digits_task.target, deployed.encode(images), output_dtype=np.int8, output_count=10
+        )
+        counts.add(run.instructions)
+    assert all(count == pytest.approx(report.instructions, rel=0.01) for count in counts)
+    costs = toolchain.profile(deployed, tmp_path / "2")
+    assert sum(cost.instructions for cost in costs) == pytest.approx(report.instructions, rel=0.02)
+    assert [cost.layer for cost in costs][:1] == ["layer_1.conv"] and costs[0].weights_bytes >= 72
+
+
+@pytest.mark.usefixtures("qemu")
+def test_too_many_instructions_name_the_dearest_layer_and_the_change_that_fits(
+    digits_task: Task, tmp_path: Path
+) -> None:
+    backbone = [{"type": "conv", "out_channels": 8}, {"type": "conv", "out_channels": 24}]
+    candidate = digits_task.space.candidate(ArchitectureSpec.model_validate({"backbone": backbone}))
+    limited = digits_task.replace(constraints=digits_task.constraints.replace(instructions_m=0.2))
+    toolchain = Toolchain(limited, "c_qemu", {}, tmp_path, QemuBoard())
+    report = toolchain.check(candidate)
+    (violation,) = report.violations
+    assert not report.feasible and (violation.resource, violation.where) == ("instructions", "layer_2.conv")
+    assert violation.found == report.instructions and f"{violation.over:,} more" in violation.message
+    assert violation.fix is not None
+    repaired = limited.space.changed(candidate, report.fixes)
+    assert repaired is not None and toolchain.check(repaired).feasible

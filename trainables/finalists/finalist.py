@@ -15,7 +15,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.errors import AutoMcuError, BoardError
-from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation, too_slow
 from automcu_ray.core.training_recipe import Protocol
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.networks.candidate import Candidate
@@ -159,8 +159,13 @@ def _build(toolchain: Toolchain, pipeline: FinalistPipeline, folder: Path, deplo
     shutil.copy(firmware.board_elf, folder / BOARD_ELF)
     board = run_on_board(pipeline.board, folder / BOARD_ELF, task, deployed, val.images[:BOARD_CHECK_IMAGES])
     report = report.replace(rung=Rung.BOARD, instructions=board.instructions, stack_used_bytes=board.stack_used_bytes)
-    differs = "" if board.agrees else f"the board differs from onnxruntime by {board.largest_difference:g}"
-    return Built(report, accuracy, board, differs)
+    if not board.agrees:
+        return Built(report, accuracy, board, f"the board differs from onnxruntime by {board.largest_difference:g}")
+    limit = task.instructions_limit
+    if limit is not None and (board.instructions or 0) > limit:  # its rounding may differ from the untrained network's
+        report = report.replace(feasible=False, violations=(too_slow("", board.instructions or 0, limit),))
+        return Built(report, accuracy, board, report.violations[0].message)
+    return Built(report, accuracy, board)
 
 
 def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, folder: Path) -> FeasibilityReport:

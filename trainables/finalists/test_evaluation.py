@@ -1,10 +1,14 @@
 """The test set: read once, for the winner alone, with its firmware on the board beside it."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+from automcu_ray.core.errors import AutoMcuError
+from automcu_ray.core.feasibility import LayerCost
 from automcu_ray.deploy.bundle import write_bundle
+from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, NetworkManifest
 from automcu_ray.records.record import Finalist
 from trainables.datasets.base import Split
@@ -49,6 +53,9 @@ def evaluate_on_test(
         board_agrees=board.agrees if board else None,
         board_largest_difference=board.largest_difference if board else None,
         instructions=board.instructions if board else None,
+        instructions_limit=task.instructions_limit,
+        estimated_latency_ms=task.target.latency_ms(board.instructions if board else None),
+        profile=_profile(pipeline, deployed, folder / "profile") if board else (),
         stack_used_bytes=board.stack_used_bytes if board else None,
         second_opinions=winner.second_opinions,
         val_accuracy=training.val_accuracy,
@@ -69,3 +76,11 @@ def evaluate_on_test(
     network = dataclasses.replace(deployed, float_onnx=trained.float_onnx)
     write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, images=test.images, labels=test.labels)
     return manifest
+
+
+def _profile(pipeline: FinalistPipeline, deployed: DeployedNetwork, workdir: Path) -> tuple[LayerCost, ...]:
+    """Return what each layer costs; () where that cannot be measured, for it decides nothing."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(AutoMcuError):
+        return pipeline.toolchain.profile(deployed, workdir) if pipeline.toolchain is not None else ()
+    return ()

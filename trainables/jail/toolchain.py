@@ -13,6 +13,7 @@ from automcu_ray.networks.code_screening import CodeError, screen
 from automcu_ray.problem.task import Task
 from automcu_ray.runtime.config import JailConfig
 from automcu_ray.sizing.footprint import BYTES
+from backends.boards.base import Board
 from backends.toolchain import Toolchain
 from trainables.jail.client import Jail
 from trainables.jail.conversation import CandidateError
@@ -29,8 +30,16 @@ class _TooLarge(ToolchainError):
 class CodeToolchain(Toolchain):
     """A Toolchain with a jail of its own, started with the first code; specs are checked as ever."""
 
-    def __init__(self, task: Task, backend: str, options: dict[str, Any], folder: Path, jail: JailConfig) -> None:
-        super().__init__(task, backend, options, folder)
+    def __init__(
+        self,
+        task: Task,
+        backend: str,
+        options: dict[str, Any],
+        folder: Path,
+        jail: JailConfig,
+        board: Board | None = None,
+    ) -> None:
+        super().__init__(task, backend, options, folder, board)
         self.jail = Jail(task, jail)
 
     def check(self, candidate: Candidate) -> FeasibilityReport:

@@ -8,6 +8,8 @@ void uart_init(void);
 void uart_put(uint8_t byte);
 uint8_t uart_get(void); /* waits */
 
+uint64_t ticks(void); /* of SysTick, since the inference began */
+
 void fault(void);         /* any exception that nobody expected */
 void systick_wrap(void);  /* SysTick's interrupt */
 int main(void);

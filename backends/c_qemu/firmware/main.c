@@ -37,7 +37,7 @@ static void restart_ticks(void) {
 
 /* Ticks since the restart, at least 1; 0 where SysTick does not count: ARMv6-M may leave it out, and a real nRF51 does.
    The interrupt comes when the counter reaches 0, so 0 opens a period. */
-static uint64_t ticks(void) {
+uint64_t ticks(void) {
     uint32_t seen, value, tries = SYSTICK_TRIES;
     do {
         seen = wraps;

@@ -12,10 +12,12 @@ from automcu_ray.networks.graph import ConstructibilityError, Graph
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import Footprint, footprint
+from automcu_ray.sizing.instruction_model import shipped
 from searchers.engines.base import Subject
 from searchers.engines.offline.draft import Draft
 
 _FIRST = (0.4, 1.0)  # share of Flash that a first network aims at by weights alone: code and runtime are not known
+_FIRST_CHEAP = (0.15, 0.3)  # where the cheapest network is sought
 _ROOM = 0.85  # below this share of both limits there is room to climb
 _LEAN = (0.9, 1.1)  # near the limits: now and then beyond them, for the toolchain knows better than a bound
 _CAREFUL = (0.85, 0.96)  # after a refusal
@@ -23,6 +25,8 @@ _PLATEAU = 2  # so many networks without a gain, and small steps will not do
 _MAX_LAYERS = 12
 _MAX_CHANNELS = 128
 _STEPS = 60
+_STRIDED = ("conv", "residual", "bottleneck", "mbconv", "depthwise")  # what can halve an image as it goes
+_RESOURCES = ("ram", "flash", "instructions")
 _DEEPEN = ("conv", "residual", "residual", "bottleneck", "mbconv")
 _FIRST_LAYER = ArchitectureSpec.model_validate({"backbone": [{"type": "conv", "out_channels": 8}]})
 _SWAP = ("conv", "residual", "bottleneck", "mbconv", "ghost", "depthwise")
@@ -51,39 +55,58 @@ class Situation:
         # Code, stack, runtime: what the reference needed beyond its lower bounds.
         self.ram_beyond_bytes = max(0, ram - bounds.ram_lower_bound_bytes)
         self.flash_beyond_bytes = max(0, flash - bounds.flash_lower_bound_bytes)
+        self.model = shipped(self.task.target.core)
+        if report and report.instructions:
+            self.model = self.model.scaled_to(self.space.graph(self.reference), report.instructions)
 
     def bounds(self, graph: Graph) -> Footprint:
         """Return the lower bounds of a network."""
         return footprint(graph, self.task.precision)
 
-    def shares(self, draft: Draft) -> tuple[float, float] | None:
+    @property
+    def good_enough(self) -> bool:
+        """Whether a cheap network is sought and the reference is accurate enough, so that it may become cheaper."""
+        result = self.subject.result
+        return result is not None and result.aim is not None and result.scored and result.score >= 0
+
+    def shares(self, draft: Draft) -> tuple[float, ...] | None:
         """Return the expected shares of the RAM and Flash limits, None where the draft cannot be built.
 
-        A lower bound plus what the reference needed beyond its own.
+        A lower bound plus what the reference needed beyond its own. Where instructions are limited their share follows.
         """
         try:
-            bounds = self.bounds(self.space.graph(draft.spec()))
+            graph = self.space.graph(draft.spec())
         except (ValidationError, ConstructibilityError):
             return None
+        bounds, limit = self.bounds(graph), self.task.instructions_limit
+        speed = () if limit is None else (self.model.estimate(graph) / limit,)
         flash = bounds.flash_lower_bound_bytes + self.flash_beyond_bytes
         accelerator = self.task.target.accelerator
         if accelerator is not None:  # it has memory of its own for feature maps: they take no RAM
             return 0.0, flash / min(self.task.flash_limit_bytes, accelerator.weight_memory.total_bytes)
         ram = bounds.ram_lower_bound_bytes + self.ram_beyond_bytes
-        return ram / self.task.ram_limit_bytes, flash / self.task.flash_limit_bytes
+        return ram / self.task.ram_limit_bytes, flash / self.task.flash_limit_bytes, *speed
+
+    def dearest(self, graph: Graph) -> str:
+        """Return the operator that takes the most instructions."""
+        costs = self.model.by_operator(graph)
+        return graph.ops[costs.index(max(costs))].name
 
 
 def begin(situation: Situation, rng: Random) -> Draft:
     """Return a first network: the reference with a residual block, grown to a part of the limits."""
     draft = Draft(situation.reference)
     _deepen(draft, situation, rng, "residual" if "residual" in situation.space.types else "conv")
-    return _fit(draft, situation, rng.uniform(*_FIRST), rng)
+    first = _FIRST if situation.task.aim is None else _FIRST_CHEAP
+    return _fit(draft, situation, rng.uniform(*first), rng)
 
 
 def advise(situation: Situation, rng: Random) -> tuple[str, Draft]:
     """Return the problem in words, and the reference with the changes that are suggested."""
     draft = Draft(situation.reference)
     shares = situation.shares(draft) or (1.0, 1.0)
+    if situation.good_enough:
+        return _cheaper(draft, situation, rng)
     if situation.status in ("ok", "never tried") and max(shares) < _ROOM:
         problem, aim = _room(situation, shares, rng)
     elif situation.status in ("ok", "never tried"):
@@ -104,23 +127,54 @@ def advise(situation: Situation, rng: Random) -> tuple[str, Draft]:
     return problem, draft
 
 
-def _room(situation: Situation, shares: tuple[float, float], rng: Random) -> tuple[str, float]:
-    aim = min(rng.uniform(*_LEAN), max(0.3, max(shares)) * rng.uniform(1.5, 2.2))
-    if situation.subject.since_best >= _PLATEAU:
+def _cheaper(draft: Draft, situation: Situation, rng: Random) -> tuple[str, Draft]:
+    """Return the draft with less of what it costs most: a layer less, smaller images, or narrower at its dearest layer.
+
+    Half of the time the last layer grows for it: there, images are small and channels cost little.
+    """
+    objective, layers = situation.task.objective, draft.layers()
+    inner = [at for at, layer in enumerate(layers) if at and layer.get("stride", 1) == 1]
+    full = [layer for layer in layers if layer["type"] in _STRIDED and layer.get("stride", 1) == 1]
+    way = rng.random()
+    if way < 0.25 and inner and len(layers) > 2:
+        draft.remove(rng.choice(inner))
+    elif way < 0.5 and full:
+        trial = copy.deepcopy(draft)
+        trial.layers()[layers.index(full[0])]["stride"] = 2
+        draft = draft if situation.shares(trial) is None else trial
+    else:
+        for _ in range(rng.choice((1, 2, 3))):
+            if situation.shares(draft) is not None:
+                _shrink(draft, situation, objective)
+    last = draft.layers()[-1]
+    if rng.random() < 0.5 and "out_channels" in last:
+        last["out_channels"] = min(_MAX_CHANNELS, 4 * math.ceil(last["out_channels"] * 1.3 / 4))
+    return f"The network is accurate enough: it can do with less {objective}.", draft
+
+
+def _room(situation: Situation, shares: tuple[float, ...], rng: Random) -> tuple[str, float]:
+    least = 0.3 if situation.task.aim is None else 0.05
+    aim = min(rng.uniform(*_LEAN), max(least, max(shares)) * rng.uniform(1.5, 2.2))
+    if situation.subject.since_best >= _PLATEAU and situation.task.aim is None:
         aim = rng.uniform(*_LEAN)
     if situation.current == "infeasible":
         problem = f"{_refusal(_violations(situation.subject.current))} The reference leaves room."
         return problem, min(aim, rng.uniform(*_CAREFUL))
-    return f"{shares[0]:.0%} of RAM and {shares[1]:.0%} of Flash are used: the network is too small.", aim
+    return f"{_used(shares)}: the network is too small.", aim
 
 
-def _at_the_limit(situation: Situation, shares: tuple[float, float], rng: Random) -> tuple[str, float]:
+def _used(shares: tuple[float, ...]) -> str:
+    speed = f", {shares[2]:.0%} of the instructions" if len(shares) > 2 else ""
+    return f"{shares[0]:.0%} of RAM and {shares[1]:.0%} of Flash{speed} are used"
+
+
+def _at_the_limit(situation: Situation, shares: tuple[float, ...], rng: Random) -> tuple[str, float]:
     since_best = situation.subject.since_best
     if situation.current == "infeasible":
         return _refusal(_violations(situation.subject.current)), rng.uniform(*_CAREFUL)
     if situation.current in ("duplicate", "invalid", "failed"):
         return f"The current network was {situation.current}: another change is needed.", rng.uniform(*_CAREFUL)
-    used = f"{shares[0]:.0%} of RAM and {shares[1]:.0%} of Flash are used"
+    used = _used(shares)
     gain = f"no gain for {since_best} networks" if since_best else "still gaining"
     aim = rng.uniform(*(_CAREFUL if situation.refused else _LEAN))
     return f"{used}, {gain}: the shape has to change, not the size.", aim
@@ -135,7 +189,8 @@ def _refusal(violations: Sequence[Violation]) -> str:
     if not violations:
         return "The current network exceeds the network limit."
     first = violations[0]
-    over = f" by {first.over_bytes} bytes" if first.over_bytes else ""
+    unit = "instructions" if first.resource == "instructions" else "bytes"
+    over = f" by {first.over} {unit}" if first.over else ""
     where = f", most of it at {first.where}" if first.where else ""
     return f"The current network exceeds the {first.resource} limit{over}{where}."
 
@@ -146,7 +201,7 @@ def _fit(draft: Draft, situation: Situation, aim: float, rng: Random) -> Draft:
         shares = situation.shares(draft)
         if shares is None or max(shares) <= aim:
             break
-        _shrink(draft, situation, "ram" if shares[0] > aim else "flash")
+        _shrink(draft, situation, next(name for name, share in zip(_RESOURCES, shares, strict=False) if share > aim))
     for _ in range(_STEPS):
         shares = situation.shares(draft)
         if shares is None or max(shares) >= aim * 0.95:
@@ -161,8 +216,12 @@ def _fit(draft: Draft, situation: Situation, aim: float, rng: Random) -> Draft:
 
 def _shrink(draft: Draft, situation: Situation, resource: str) -> None:
     """Take a quarter of the channels off where most of the resource goes, and off a layer before it."""
-    bounds = situation.bounds(situation.space.graph(draft.spec()))
-    where = bounds.widest_moment if resource == "ram" else bounds.largest_weights
+    graph = situation.space.graph(draft.spec())
+    if resource == "instructions":
+        where = situation.dearest(graph)
+    else:
+        bounds = situation.bounds(graph)
+        where = bounds.widest_moment if resource == "ram" else bounds.largest_weights
     layers = draft.layers()
     worst = int(where.split(".")[0].removeprefix("layer_")) - 1 if where.startswith("layer_") else len(layers) - 1
     around = [i for i in (worst, worst - 1, worst - 2) if i >= 0 and layers[i].get("out_channels", 0) > 4]

@@ -86,3 +86,13 @@ def test_an_engine_that_failed_was_not_a_proposal() -> None:
 def test_nothing_trained_is_not_measured() -> None:
     found = metrics([], ram_limit_bytes=100, flash_limit_bytes=100)
     assert (found.anytime, found.hypervolume, found.feasible_at_first_ask) == ((), None, None)
+
+
+def test_speed_has_a_volume_of_its_own_where_it_is_limited() -> None:
+    records = [record(1, "ok", 0.5), record(2, "ok", 0.8)]
+    fast = [one.replace(feasibility=one.feasibility and one.feasibility.replace(instructions=50)) for one in records]
+    limits = {"ram_limit_bytes": 100, "flash_limit_bytes": 100}
+    assert metrics(fast, **limits).hypervolume_of_speed is None
+    found = metrics(fast, **limits, instructions_limit=200)
+    assert found.hypervolume_of_speed == pytest.approx(0.8 * 0.75)
+    assert found.hypervolume == metrics(records, **limits).hypervolume

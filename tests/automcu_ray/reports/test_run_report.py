@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from automcu_ray.core.cost import Cost
-from automcu_ray.core.feasibility import Change, FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
+from automcu_ray.core.feasibility import (
+    Change,
+    FeasibilityReport,
+    FlashUsage,
+    LayerCost,
+    RamUsage,
+    Rung,
+    Violation,
+    too_slow,
+)
 from automcu_ray.networks.candidate import Candidate, Diagnosis, GeneratedCode
 from automcu_ray.networks.cell import CellSpec
 from automcu_ray.problem.task import Task
@@ -217,6 +226,23 @@ def test_a_finished_run_leads_with_the_winner(tmp_path: Path) -> None:
     assert "qemu: 16 of 16 images bit-equal" in text
     assert "98.21 %" in text
     assert "912,345" in text and "488 bytes" in text
+
+
+def test_instructions_have_a_figure_the_winner_a_profile_and_other_bundles_a_table(tmp_path: Path) -> None:
+    fast = trained(1, 0.95)
+    fast = fast.replace(feasibility=fast.feasibility and fast.feasibility.replace(instructions=654_321))
+    slow = refused(2, too_slow("layer_2.conv", 1_500_000, 1_000_000))
+    found = repository(fast, slow)
+    finish(found, fast)
+    profile = (LayerCost(layer="layer_2.conv", instructions=750, weights_bytes=1234),)
+    winner = network_manifest(hash=fast.candidate.hash, profile=(*profile, profile[0].replace(layer="head")))
+    other = network_manifest(hash="other", number=7, test_accuracy=0.9123)
+    found.append(Finished(manifest=winner, others={"fastest": other}))
+    limited = TASK.replace(constraints=TASK.constraints.replace(instructions_m=1.0))
+    text = page(tmp_path, found, task=limited).text
+    assert "654,321" in text and "instructions of an inference, millions" in text
+    assert "layer_2.conv 750 50.00 % 1,234" in text
+    assert "fastest #7 91.23 %" in text
 
 
 def test_a_run_whose_finalists_were_all_refused_says_so(tmp_path: Path) -> None:

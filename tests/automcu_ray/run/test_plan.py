@@ -68,3 +68,26 @@ def test_more_reports_than_steps_are_refused_before_the_run(which: str) -> None:
 def test_a_training_of_a_few_steps_is_doubted() -> None:
     (doubt,) = digits_plan("trainer.proxy.batch_size=400", "trainer.proxy.epochs=3").doubts
     assert "trainer.proxy trains for 9 steps in all" in doubt
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["constraints.latency_ms=5"], "nothing here measures time on 'stm32f405'"),
+        (["constraints.instructions_m=1"], "nothing counts instructions here"),
+        (["objective=flash", "constraints.accuracy=0.9"], "objective is 'flash', which nothing measures here"),
+        (["constraints.accuracy=0.9"], "has no effect where the most accurate network is sought"),
+        (["budget.bundles=3"], "say how accurate is accurate enough"),
+        (["budget.bundles=3", "constraints.accuracy=0.9"], "set budget.finalists=3 or more, found 2"),
+    ],
+)
+def test_goals_that_nothing_can_measure_or_that_have_no_effect_are_refused(settings: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        digits_plan(*settings)
+
+
+def test_a_latency_is_a_limit_of_instructions_where_their_cycles_are_known() -> None:
+    cycles = "target.cycles_per_instruction={value: 2, source: measured on my board}"
+    task = plan._task(compose({"task": "digits"}, ["constraints.latency_ms=1", cycles]), PlainImages((1, 8, 8)))  # type: ignore[arg-type]
+    assert task.instructions_limit == 84_000  # 168 MHz, two cycles each
+    assert task.target.latency_ms(84_000) == 1.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from automcu_ray.core.feasibility import Change, FeasibilityReport, Rung, Violation
+from automcu_ray.core.feasibility import Change, FeasibilityReport, Rung, Violation, too_slow
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
@@ -87,3 +87,19 @@ def test_a_resource_that_some_proposal_had_enough_of_is_not_to_blame(digits_task
 )
 def test_advice(violation: Violation, text: str, digits_task: Task) -> None:
     assert advice(violation, digits_task) == text
+
+
+def test_instructions_are_a_resource_where_they_are_limited(digits_task: Task) -> None:
+    task = digits_task.replace(constraints=digits_task.constraints.replace(instructions_m=0.5))
+    slow = refused(1, too_slow("layer_2.conv", 625_000, 500_000))
+    assert excess(slow) == 0.25 and known_size(slow, "instructions") == (625_000, False)
+    fix = slow.feasibility.violations[0].replace(  # type: ignore[union-attr]
+        fix=Change(where="layer_2.out_channels", before=16, after=12)
+    )
+    assert advice(fix, task) == (
+        "125,000 instructions over: try layer_2.out_channels 16 -> 12, or set constraints.instructions_m=0.63"
+    )
+    assert least_needs([slow], task) == [
+        "the least instructions of any proposal is 625,000 (#1), the limit is 500,000: "
+        "set constraints.instructions_m=0.63"
+    ]

@@ -1,0 +1,196 @@
+"""How well instructions are estimated without building anything: random networks, half teach, half judge.
+
+    python benchmarks/bench_instructions.py --specs 200 --shape 3x32x32 --core cortex-m4f
+    python benchmarks/bench_instructions.py --write    # fits all cores anew, into automcu_ray/sizing/instructions.json
+    python benchmarks/bench_instructions.py --seed 1   # judges the model that ships by networks it has not seen
+
+Many networks are linked into one firmware, and one QEMU runs them all: every layer of every network is counted.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.export import DeployedNetwork, deploy
+from automcu_ray.deploy.torch_network import Network
+from automcu_ray.deploy.tracing import shift_norms
+from automcu_ray.networks.graph import Graph, Shape
+from automcu_ray.problem.target import Constraints, Core, Emulator, McuTarget
+from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import compose
+from automcu_ray.sizing.footprint import footprint
+from automcu_ray.sizing.instruction_model import SHIPPED, InstructionModel, fit, shipped
+from backends.boards.machines import find_machine
+from backends.boards.qemu import QemuBoard
+from backends.c_qemu import backend as c_qemu
+from backends.c_qemu.cgen import generate
+from backends.c_qemu.linker import Layout
+
+BATCH = 25  # networks of one firmware
+MACHINES: dict[Core, tuple[str, str]] = {  # the machine that knows a core's instructions, and a target with that core
+    "cortex-m0plus": ("mps2-an385", "rp2040"),
+    "cortex-m3": ("mps2-an385", "stm32f103"),
+    "cortex-m4f": ("mps2-an386", "stm32f405"),
+    "cortex-m7d": ("mps2-an500", "stm32f767"),
+    "cortex-m33f": ("mps2-an505", "stm32u575"),
+    "cortex-m55d": ("mps3-an547", "ensemble_e8_hp"),
+}
+MAX_RAM_BYTES, MAX_FLASH_BYTES, MAX_MACS = 64 << 10, 128 << 10, 30_000_000
+
+
+class Counted(NamedTuple):
+    """A network and the instructions of each of its operators, in the order of its graph."""
+
+    graph: Graph
+    instructions: tuple[int, ...]
+
+
+def random_networks(shape: Shape, count: int, seed: int) -> list[tuple[Graph, DeployedNetwork]]:
+    """Return distinct random networks of moderate size, with random weights, as they would be deployed."""
+    config, rng = compose({}), Random(seed)
+    task = Task(dataset="random", input_shape=shape, num_classes=10, target=config.target, constraints=Constraints())
+    noise = np.random.default_rng(0).integers(0, 256, (8, *shape), dtype=np.uint8)
+    made: dict[str, tuple[Graph, DeployedNetwork]] = {}
+    while len(made) < count:
+        candidate = task.space.sample(rng)
+        assert candidate.structure is not None
+        graph = task.graph(candidate.structure)
+        found = footprint(graph, "int8")
+        sizes = found.ram_lower_bound_bytes < MAX_RAM_BYTES and found.flash_lower_bound_bytes < MAX_FLASH_BYTES
+        if not sizes or found.macs > MAX_MACS or candidate.hash in made:
+            continue
+        torch.manual_seed(0)
+        network = Network(graph)
+        shift_norms(network)
+        with contextlib.suppress(ToolchainError):  # an operator that does not become int8
+            made[candidate.hash] = graph, deploy(network, shape, precision="int8", calibration=noise)
+    return list(made.values())
+
+
+def count(networks: Sequence[tuple[Graph, DeployedNetwork]], core: Core) -> list[Counted]:
+    """Return what QEMU counts, layer by layer; networks that cannot be built are left out."""
+    machine, name = MACHINES[core]
+    target = compose({"target": name}).target.replace(
+        core=core, emulator=Emulator(machine=machine, source="this benchmark")
+    )
+    found = []
+    for start in range(0, len(networks), BATCH):
+        with tempfile.TemporaryDirectory() as folder:
+            found += _batch(networks[start : start + BATCH], target, Path(folder))
+    return found
+
+
+def _batch(networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget, workdir: Path) -> list[Counted]:
+    backend, objects, calls, placed = c_qemu.CQemuBackend(), [], [], []
+    marks = 0
+    for at, (graph, deployed) in enumerate(networks):
+        try:
+            source, nodes = generate(deployed, target.core).with_marks
+        except ToolchainError:
+            continue
+        (workdir / f"net_{at}.c").write_text(source)
+        flags = [*c_qemu.CORE_FLAGS[target.core], *c_qemu.COMPILE_FLAGS, f"-Dnet=net_{at}"]
+        _ran(backend, [c_qemu.GCC, *flags, "-w", "-c", f"net_{at}.c", "-o", f"net_{at}.o"], workdir)
+        objects.append(f"net_{at}.o")
+        calls.append(f"    net_{at}(input, (char *)output + {4 * marks});")
+        placed.append((graph, deployed, nodes, marks))
+        marks += 2 + len(nodes)
+    declared = "\n".join(f"void {call.split('(')[0].strip()}(const void *, void *);" for call in calls)
+    body = "\n".join(calls)
+    (workdir / "all.c").write_text(f"{declared}\nvoid net(const void *input, void *output) {{\n{body}\n}}\n")
+    _ran(backend, [c_qemu.GCC, *c_qemu.CORE_FLAGS[target.core], "-O2", "-c", "all.c"], workdir)
+    _ran(backend, [c_qemu.GCC, "-r", "-nostdlib", *objects, "all.o", "-o", "batch_net.o"], workdir)
+    machine = find_machine(MACHINES[target.core][0])
+    layout = Layout(
+        flash_origin=machine.flash.origin,
+        flash_bytes=machine.flash.size_bytes,
+        ram_origin=machine.ram.origin,
+        ram_bytes=machine.ram.size_bytes,
+        start_origin=machine.flash.origin if machine.start is None else machine.start,
+        input_bytes=int(np.prod(networks[0][1].input_shape)),
+        output_bytes=4 * marks,
+        stack_bytes=16 << 10,
+    )
+    backend._link("batch_net", target.core, machine.uart, layout, workdir, "batch_net")
+    image = np.random.default_rng(1).integers(0, 256, (1, *networks[0][1].input_shape), dtype=np.uint8)
+    board = QemuBoard()
+    run = board.run(
+        workdir / "batch_net.elf", target, placed[0][1].encode(image), output_dtype=np.uint32, output_count=marks
+    )
+    ticks, found = run.outputs[0].astype(np.int64), []
+    for graph, deployed, nodes, first in placed:
+        hook, *spent = np.diff(ticks[first : first + 2 + len(nodes)]).tolist()
+        of: dict[str, int] = {}
+        for node, each in zip(nodes, spent, strict=True):
+            layer = deployed.in_words(node)
+            of[layer] = of.get(layer, 0) + (board.instructions(each - hook, target) or 0)
+        found.append(Counted(graph, tuple(of.get(op.name, 0) for op in graph.ops)))
+        if unknown := of.keys() - {op.name for op in graph.ops}:
+            print("layers that are no operators:", sorted(unknown))
+    return found
+
+
+def _ran(backend: c_qemu.CQemuBackend, argv: list[str], workdir: Path) -> None:
+    done = backend.run(argv, timeout_s=200, cwd=workdir)
+    if done.returncode:
+        raise ToolchainError(done.stderr[:2000])
+
+
+def judge(model: InstructionModel, counted: Sequence[Counted]) -> tuple[float, float]:
+    """Return the median and the 95th percentile of the error, in percent."""
+    off = [abs(model.estimate(one.graph) / sum(one.instructions) - 1) * 100 for one in counted]
+    return float(np.median(off)), float(np.percentile(off, 95))
+
+
+def _shape(text: str) -> Shape:
+    channels, height, width = map(int, text.split("x"))
+    return channels, height, width
+
+
+def main() -> None:
+    """Count, fit on one half, judge on the other; `--write` fits all cores on all networks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--specs", type=int, default=100, help="for each shape; half teach, half judge")
+    parser.add_argument("--shape", action="append", help="channels x height x width; default 1x8x8 and 3x32x32")
+    parser.add_argument("--core", action="append", choices=list(MACHINES), help="default: all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="keep what all networks teach")
+    parser.add_argument("--keep", type=Path, help="write what was counted, as JSON")
+    given = parser.parse_args()
+    shapes = [_shape(text) for text in given.shape or ("1x8x8", "3x32x32")]
+    torch.set_num_threads(1)
+    started_s = time.perf_counter()
+    networks = {shape: random_networks(shape, given.specs, given.seed) for shape in shapes}
+    print(f"{sum(map(len, networks.values()))} networks in {time.perf_counter() - started_s:.0f} s")
+    kept: dict[str, dict[str, float]] = json.loads(SHIPPED.read_text()) if SHIPPED.exists() else {}
+    rows = []
+    for core in given.core or MACHINES:
+        counted = [one for shape in shapes for one in count(networks[shape], core)]
+        if given.keep:
+            rows += [(core, dataclasses.asdict(one.graph), one.instructions) for one in counted]
+            given.keep.write_text(json.dumps(rows))
+        teach, unseen = counted[::2], counted[1::2]
+        model = fit([one.graph for one in teach], [one.instructions for one in teach], core)
+        median, p95 = judge(model, unseen)
+        print(f"{core}: {len(unseen)} unseen of {len(counted)}: median {median:.2f} %, p95 {p95:.2f} %", flush=True)
+        median, p95 = judge(shipped(core), counted)
+        print(f"{core}: the model that ships, on all of them: median {median:.2f} %, p95 {p95:.2f} %", flush=True)
+        if given.write:
+            kept[core] = fit([one.graph for one in counted], [one.instructions for one in counted], core).costs
+            SHIPPED.write_text(json.dumps(kept, indent=1) + "\n")
+    print(f"{time.perf_counter() - started_s:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
