@@ -13,12 +13,13 @@ from torch import nn
 
 from automcu_ray.core.errors import BoardError, ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork, deploy
-from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.target import Constraints
 from automcu_ray.signals.front_end import AudioWindow, SampleWindow, windows
 from automcu_ray.signals.spectrum import Spectrum
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.stream.printing import stream_header, stream_source
+from tests.backends.conftest import read_target
 from tests.backends.host import FLAGS
 
 MOTION = SampleWindow(
@@ -89,10 +90,11 @@ def test_windows_equal_those_of_numpy_however_samples_come_in(host_gcc: None, na
     assert len(seen) > 3 and np.ptp(np.stack(seen)) > 120, "pixels of every kind"
 
 
-@pytest.mark.parametrize("name", ["log-mel", "samples"])
+@pytest.mark.parametrize(("name", "board"), [("log-mel", "stm32f405"), ("samples", "stm32f405"), ("MFCC", "rp2040")])
 def test_the_emulated_board_answers_a_recording_as_python_does(
-    qemu: None, name: str, target: McuTarget, tmp_path: Path
+    qemu: None, name: str, board: str, tmp_path: Path
 ) -> None:
+    target = read_target(board)
     front_end = FRONT_ENDS[name]
     recording = noise(front_end, 3 * front_end.span)
     every = 3 * front_end.step
@@ -108,13 +110,13 @@ def test_the_emulated_board_answers_a_recording_as_python_does(
     ends = [front_end.span + every * index for index in range(len(expected))]
     parts = np.split(recording[: ends[-1]], ends[:-1])
     sizes = {"input_bytes": expected[0].nbytes, "outputs": made.num_classes}
-    board = QemuBoard()
-    run = board.stream(firmware.board_elf, target, parts, **sizes)
+    emulated = QemuBoard()
+    run = emulated.stream(firmware.board_elf, target, parts, **sizes)
     assert (run.outputs == made.run(expected)).all() and run.instructions > 100
-    pictures = board.run(firmware.board_elf, target, made.encode(expected), output_dtype=np.int8, output_count=10)
+    pictures = emulated.run(firmware.board_elf, target, made.encode(expected), output_dtype=np.int8, output_count=10)
     assert (pictures.outputs == run.outputs).all()
     with pytest.raises(BoardError, match="BAD window"):
-        board.stream(firmware.board_elf, target, [parts[0][:-1]], **sizes)
+        emulated.stream(firmware.board_elf, target, [parts[0][:-1]], **sizes)
 
 
 def test_more_channels_than_the_harness_has_room_for() -> None:
