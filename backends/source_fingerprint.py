@@ -18,6 +18,7 @@ from automcu_ray.deploy import (
     untrusted_onnx,
 )
 from automcu_ray.networks import cell, cell_network, graph, lowering
+from automcu_ray.signals import front_end, spectrum
 from automcu_ray.sizing import footprint, peak_memory, repair, scratch
 from backends import base, programs, toolchain
 
@@ -32,6 +33,8 @@ SHARED = (
     graph,
     peak_memory,
     scratch,
+    front_end,
+    spectrum,
     torch_network,
     onnx_graph,
     operator_cost,

@@ -89,6 +89,7 @@ class Toolchain:
     def build(self, deployed: DeployedNetwork, workdir: Path) -> Firmware:
         """Return the firmware of a deployed network, built in `workdir`."""
         workdir.mkdir(parents=True, exist_ok=True)
+        deployed = dataclasses.replace(deployed, front_end=self.task.front_end)
         try:
             firmware = self.backend.build(deployed, self.task.target, self.task.constraints, workdir)
         except ToolchainError as error:

@@ -30,6 +30,7 @@ class Protocol(FiniteModel):
         calibration_images: training images that the ranges of the int8 activations come from.
         qat_epochs: finalists for int8 train on for so many epochs with weights and activations rounded as int8 will
             round them; validation chooses what ships, this or what they were before. Generated code is left as it was.
+        class_weights: an example counts the more in the loss the fewer its class has, as if all had equally many.
         distill: share of a finalist's loss that is the answer of its teacher: of `Protocols.teacher`, in all epochs;
             where none is named, of the finalist that validates best in float, in the `qat_epochs`, and all are trained
             in float before the first of them is rounded. Generated code learns from nobody.
@@ -44,6 +45,7 @@ class Protocol(FiniteModel):
     nesterov: bool = True
     weight_decay: float = Field(default=5e-4, ge=0)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    class_weights: bool = False
     crop_padding_px: int = Field(default=0, ge=0)
     flip: bool = False
     cutout_px: int = Field(default=0, ge=0)

@@ -40,6 +40,7 @@ from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
 from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.task import Precision
+from automcu_ray.signals.front_end import FrontEnd
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
@@ -55,7 +56,8 @@ class DeployedNetwork:
     `onnx` has a dynamic batch axis. For int8 its own input and output are int8, and a real value is
     `(q - zero_point) * scale`; for float32 the scales and zero points are None. All names in it are ours; `labels`
     says of each node, `node0` on, which layer of the spec or the code it belongs to. A `foreign` one, made of a graph
-    that a stranger wrote, is never run in this process but in `bounded`'s.
+    that a stranger wrote, is never run in this process but in `bounded`'s. `front_end` makes the images of samples,
+    where the toolchain is to ship that too.
     """
 
     precision: Precision
@@ -69,6 +71,7 @@ class DeployedNetwork:
     output_zero_point: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
     foreign: bool = False
+    front_end: FrontEnd | None = None
 
     def encode(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
         """Return the model's input for images (N, C, H, W): int8 `pixel - 128`, or normalised float32."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,10 +59,12 @@ class Join(nn.Module):
 
 def _module(op: Op) -> nn.Module:
     activation: nn.Module = _ACTIVATIONS[op.activation]()
-    window = (op.kernel, op.stride, op.padding)
+    window: dict[str, Any] = {"kernel_size": op.kernel, "stride": op.stride, "padding": op.padding}
+    if op.flat:
+        window = {"kernel_size": op.window, "stride": (1, op.stride), "padding": (0, op.padding)}
     if op.kind == "conv":
         bias = op.has_bias and not op.use_bn
-        conv = nn.Conv2d(op.in_shape[0], op.shape[0], *window, groups=op.groups, bias=bias)
+        conv = nn.Conv2d(op.in_shape[0], op.shape[0], **window, dilation=op.dilation, groups=op.groups, bias=bias)
         norm: nn.Module = nn.BatchNorm2d(op.shape[0]) if op.use_bn else nn.Identity()
         return nn.Sequential(conv, norm, activation)
     if op.kind == "norm":
@@ -71,9 +74,9 @@ def _module(op: Op) -> nn.Module:
     if op.kind == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(op.in_shape[0], op.shape[0]))
     if op.kind == "max_pool":
-        return nn.MaxPool2d(*window)
+        return nn.MaxPool2d(**window)
     if op.kind == "avg_pool":
-        return nn.AvgPool2d(*window, count_include_pad=False)
+        return nn.AvgPool2d(**window, count_include_pad=False)
     if op.kind == "global_pool":
         return nn.AdaptiveAvgPool2d(1)
     return Join(op.kind, activation)

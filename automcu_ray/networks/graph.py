@@ -26,7 +26,8 @@ class ConstructibilityError(ValueError):
 class Op:
     """One operator: `inputs` are indices of earlier ops, `NETWORK_INPUT` the image; `shape` is the output's.
 
-    A `norm` is a batch norm with no convolution before it to be folded into: a factor and a bias a channel.
+    A `norm` is a batch norm with no convolution before it to be folded into: a factor and a bias a channel. What is
+    `flat` moves along the width alone, with a window of one row: its stride, padding and dilation are the columns'.
     """
 
     kind: OpKind
@@ -41,6 +42,13 @@ class Op:
     use_bn: bool = False
     activation: str = "none"
     has_bias: bool = True
+    dilation: int = 1
+    flat: bool = False
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Height and width of a convolution's or pool's window."""
+        return 1 if self.flat else self.kernel, self.kernel
 
     @property
     def weights(self) -> int:
@@ -49,7 +57,7 @@ class Op:
             return self.shape[0]
         if self.kind not in ("conv", "linear"):
             return 0
-        return self.shape[0] * (self.in_shape[0] // self.groups) * self.kernel**2
+        return self.shape[0] * (self.in_shape[0] // self.groups) * self.window[0] * self.window[1]
 
     @property
     def biases(self) -> int:
@@ -74,6 +82,7 @@ class Graph:
         rows = [
             (op.kind, op.inputs, op.shape, op.kernel, op.stride, op.padding, op.groups, op.use_bn, op.activation)
             + (() if op.has_bias else ("no bias",))
+            + (() if op.dilation == 1 else (f"dilation {op.dilation}",))
             for op in self.ops
         ]
         return hashlib.sha256(json.dumps([self.input_shape, rows]).encode()).hexdigest()[:12]
@@ -89,6 +98,11 @@ class GraphBuilder:
     input_shape: Shape
     layer: str = "input"
     ops: list[Op] = field(default_factory=list)
+
+    @property
+    def flat(self) -> bool:
+        """Whether the input is a signal, one row of samples."""
+        return self.input_shape[1] == 1 < self.input_shape[2]
 
     def shape(self, index: int) -> Shape:
         """Return the output shape of operator `index`."""
@@ -106,15 +120,20 @@ class GraphBuilder:
         use_bn: bool = True,
         activation: str = "relu",
         has_bias: bool = True,
+        dilation: int = 1,
     ) -> int:
         """Append a convolution with folded batch norm and activation."""
-        padding = kernel // 2 if padding is None else padding
-        if padding >= kernel:
-            raise ConstructibilityError(f"{self.layer}.padding", f"must be smaller than kernel_size {kernel}", padding)
-        shape = (out_channels, *self._window(source, kernel, stride, padding))
+        if dilation > 1 and not self.flat:
+            rule = "must be 1: only signals, inputs of height 1, are dilated"
+            raise ConstructibilityError(f"{self.layer}.dilation", rule, dilation)
+        reach = (kernel - 1) * dilation + 1
+        padding = reach // 2 if padding is None else padding
+        if padding >= reach:
+            raise ConstructibilityError(f"{self.layer}.padding", f"must be smaller than kernel_size {reach}", padding)
+        shape = (out_channels, *self._window(source, reach, stride, padding))
         window = (kernel, stride, padding, groups)
         name = f"{self.layer}.{name}"
-        rest = (*window, use_bn, activation, has_bias)
+        rest = (*window, use_bn, activation, has_bias, dilation, self.flat)
         return self._append(Op("conv", name, (source,), self.shape(source), shape, *rest))
 
     def pool(
@@ -123,7 +142,9 @@ class GraphBuilder:
         """Append a pooling window; an average is over the pixels inside the image alone."""
         shape = (self.shape(source)[0], *self._window(source, kernel, stride, padding))
         name = f"{self.layer}.pool"
-        return self._append(Op(kind, name, (source,), self.shape(source), shape, kernel, stride, padding))
+        return self._append(
+            Op(kind, name, (source,), self.shape(source), shape, kernel, stride, padding, flat=self.flat)
+        )
 
     def relu(self, source: int) -> int:
         """Append a ReLU that follows no operator of its own: what it reads, others may read as it was."""
@@ -154,8 +175,11 @@ class GraphBuilder:
 
     def _window(self, source: int, kernel: int, stride: int, padding: int) -> tuple[int, int]:
         _, height, width = self.shape(source)
+        if self.flat and width + 2 * padding >= kernel:
+            return height, (width + 2 * padding - kernel) // stride + 1
         if min(height, width) + 2 * padding < kernel:
-            rule = f"must not exceed its padded input of {height + 2 * padding}x{width + 2 * padding}"
+            tall = height if self.flat else height + 2 * padding
+            rule = f"must not exceed its padded input of {tall}x{width + 2 * padding}"
             raise ConstructibilityError(f"{self.layer}.kernel_size", rule, kernel)
         return (height + 2 * padding - kernel) // stride + 1, (width + 2 * padding - kernel) // stride + 1
 

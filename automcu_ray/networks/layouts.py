@@ -16,6 +16,7 @@ _MAX_CHANNELS = 1024
 _LEAST_SIDE = 2  # of the last stage's images
 _USUAL_BLOCKS = (1, 2, 3)  # in a stage
 _POOL = {"type": "max_pool", "kernel_size": 2}
+_WIDE = {"kernel_size": 5}
 
 
 class Family(FrozenModel):
@@ -58,8 +59,11 @@ class Layout(FrozenModel):
 
         Where an accelerator's convolutions have no stride, pools halve the resolution.
         """
-        layers = _halving({"type": "conv", "out_channels": width, "kernel_size": 3}, self.early, space)
+        stem: dict[str, Any] = {"type": "conv", "out_channels": width, "kernel_size": 3}
         block = FAMILIES[self.family].block
+        if space.is_signal:  # along time alone a window of three sees little
+            stem, block = stem | _WIDE, block | (_WIDE if "kernel_size" in block else {})
+        layers = _halving(stem, self.early, space)
         for stage, count in enumerate(self.blocks):
             channels = 2 * round(width * self.growth**stage / 2)
             for at in range(count):
@@ -82,7 +86,7 @@ class Layout(FrozenModel):
         """Return whether the target runs such blocks, their number is moderate, and the last stage sees an image."""
         if FAMILIES[self.family].block["type"] not in space.types:
             return False
-        side = min(space.input_shape[1:]) * 2 // 2 ** (len(self.blocks) + self.early)
+        side = space.side * 2 // 2 ** (len(self.blocks) + self.early)
         return side >= _LEAST_SIDE and all(self.blocks) and 1 <= sum(self.blocks) <= MAX_BLOCKS
 
     def neighbours(self) -> Iterator["Layout"]:
@@ -104,7 +108,7 @@ class Layout(FrozenModel):
 
 def usual(space: Space, *, residual: bool) -> list[Layout]:
     """Return the layouts with equally many blocks in each stage and doubling widths, of families of one sort."""
-    stages = range(1, min(space.input_shape[1:]).bit_length())
+    stages = range(1, space.side.bit_length())
     found = (
         Layout(family=name, blocks=(count,) * number, early=early)
         for name, family in FAMILIES.items()

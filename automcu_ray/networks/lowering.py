@@ -34,13 +34,14 @@ def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Gra
 
 def _conv(b: GraphBuilder, x: int, layer: s.Conv) -> int:
     window = (layer.kernel_size, layer.stride, layer.padding)
-    return b.conv("conv", x, layer.out_channels, *window, use_bn=layer.use_bn, activation=layer.activation)
+    after: dict[str, Any] = {"use_bn": layer.use_bn, "activation": layer.activation}
+    return b.conv("conv", x, layer.out_channels, *window, dilation=layer.dilation, **after)
 
 
 def _depthwise(b: GraphBuilder, x: int, layer: s.Depthwise) -> int:
     channels, window = b.shape(x)[0], (layer.kernel_size, layer.stride, layer.padding)
     after: dict[str, Any] = {"use_bn": layer.use_bn, "activation": layer.activation}
-    y = b.conv("depthwise", x, channels, *window, groups=channels, **after)
+    y = b.conv("depthwise", x, channels, *window, groups=channels, dilation=layer.dilation, **after)
     return y if layer.out_channels in (None, channels) else b.conv("pointwise", y, layer.out_channels, **after)
 
 
@@ -86,8 +87,9 @@ def _mbconv(b: GraphBuilder, x: int, layer: s.MbConv) -> int:
 
 
 def _residual(b: GraphBuilder, x: int, layer: s.Residual) -> int:
-    y = b.conv("conv1", x, layer.out_channels, layer.kernel_size, layer.stride, activation=layer.activation)
-    y = b.conv("conv2", y, layer.out_channels, layer.kernel_size, activation="none")
+    window: dict[str, Any] = {"kernel": layer.kernel_size, "dilation": layer.dilation}
+    y = b.conv("conv1", x, layer.out_channels, stride=layer.stride, activation=layer.activation, **window)
+    y = b.conv("conv2", y, layer.out_channels, activation="none", **window)
     skip = x
     if not _keeps_shape(b, x, y):
         skip = b.conv("project", x, layer.out_channels, 1, layer.stride, activation="none")

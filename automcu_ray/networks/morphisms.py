@@ -94,6 +94,12 @@ def change_stride(layers: Layers, space: Choices, rng: Random) -> None:
         layer[name] = 3 - layer[name]
 
 
+def change_dilation(layers: Layers, space: Choices, rng: Random) -> None:
+    """Spread a signal's window over twice or half the time."""
+    for layer, name in _pick(layers, rng, ("dilation",)):
+        layer[name] = rng.choice((layer[name] * 2, max(1, layer[name] // 2)))
+
+
 MORPHISMS: tuple[Morphism, ...] = (
     add,
     remove,
@@ -106,6 +112,7 @@ MORPHISMS: tuple[Morphism, ...] = (
     change_kernel,
     change_stride,
 )
+SIGNAL_MORPHISMS = (*MORPHISMS, change_dilation)  # the last one is ours
 
 
 def _pick(layers: Layers, rng: Random, names: tuple[str, ...]) -> list[tuple[dict[str, Any], str]]:

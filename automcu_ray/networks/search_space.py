@@ -15,7 +15,7 @@ from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.networks.lowering import lower
-from automcu_ray.networks.morphisms import MORPHISMS
+from automcu_ray.networks.morphisms import MORPHISMS, SIGNAL_MORPHISMS
 from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
 
@@ -68,6 +68,16 @@ class Space(FrozenModel):
     num_classes: int
     operators: tuple[Operator, ...] = ()
     max_layers: int = 10
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether inputs are one row of samples, along which windows move."""
+        return self.input_shape[1] == 1 < self.input_shape[2]
+
+    @property
+    def side(self) -> int:
+        """The shorter side of an image, or the length of a signal."""
+        return max(self.input_shape[1:]) if self.is_signal else min(self.input_shape[1:])
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -158,7 +168,7 @@ class Space(FrozenModel):
         backbone = without_derived(parent.spec).model_dump(mode="json", exclude_none=True)["backbone"]
         while True:
             changed = [dict(layer) for layer in backbone]
-            rng.choice(MORPHISMS)(changed, self, rng)
+            rng.choice(SIGNAL_MORPHISMS if self.is_signal else MORPHISMS)(changed, self, rng)
             found = self.candidate_or_none({"backbone": changed}, parent=parent.hash)
             if found is not None and found.hash != parent.hash:
                 return found
@@ -185,7 +195,7 @@ class Space(FrozenModel):
 
     def _fields(self, kind: str) -> dict[str, tuple[Any, ...]]:
         """Return what is drawn for a layer: usual values, and an accelerator's where the usual or default ones fail."""
-        fields = dict(_FIELDS.get(kind, {}))
+        fields = _FIELDS.get(kind, {}) | (_SIGNAL_FIELDS.get(kind, {}) if self.is_signal else {})
         for operator in (operator for operator in self.operators if operator.type == kind):
             defaults = {name: LAYERS[kind].model_fields[name].default for name in operator.limited}
             odd = {name: () for name, value in defaults.items() if not operator.allows(name, value)}
@@ -214,4 +224,14 @@ _FIELDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "residual": {"kernel_size": (3, 5), "stride": (1, 1, 2)},
     "max_pool": {"kernel_size": (2, 3)},
     "avg_pool": {"kernel_size": (2, 3)},
+}
+_SIGNAL_FIELDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "conv": {"kernel_size": (3, 5, 7), "dilation": (1, 1, 2, 4)},
+    "depthwise": {"kernel_size": (3, 5, 7), "dilation": (1, 1, 2, 4)},
+    "downsample": {"kernel_size": (3, 5, 7)},
+    "ghost": {"dw_size": (3, 5, 7)},
+    "mbconv": {"kernel_size": (3, 5, 7)},
+    "residual": {"kernel_size": (3, 5, 7), "dilation": (1, 1, 2, 4)},
+    "max_pool": {"kernel_size": (2, 3, 4)},
+    "avg_pool": {"kernel_size": (2, 3, 4)},
 }

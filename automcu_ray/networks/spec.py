@@ -2,6 +2,9 @@
 
 The JSON of the paper is read as it stands: the backbone is a dict `layer_1, layer_2, ...` or a list, and
 `in_channels` may be given (then it is checked) or left out (then it is derived).
+
+The same layers serve signals, inputs of height 1 such as (channels, 1, time): there windows are 1 x kernel_size, and
+may be dilated.
 """
 
 import re
@@ -16,6 +19,7 @@ Channels = Annotated[int, Field(ge=1, le=1024)]
 KernelSize = Literal[1, 3, 5, 7]
 Stride = Literal[1, 2]
 Padding = Annotated[int, Field(ge=0, le=3)]
+Dilation = Literal[1, 2, 4, 8]  # above 1 on signals alone
 MAX_LAYERS = 40
 
 
@@ -33,6 +37,7 @@ class Conv(_Layer):
     kernel_size: KernelSize = 3
     stride: Stride = 1
     padding: Padding | None = None
+    dilation: Dilation = 1
     use_bn: bool = True
     activation: Activation = "relu"
 
@@ -45,6 +50,7 @@ class Depthwise(_Layer):
     kernel_size: KernelSize = 3
     stride: Stride = 1
     padding: Padding | None = None
+    dilation: Dilation = 1
     use_bn: bool = True
     activation: Activation = "relu"
 
@@ -113,6 +119,7 @@ class Residual(_Layer):
     out_channels: Channels
     kernel_size: KernelSize = 3
     stride: Stride = 1
+    dilation: Dilation = 1
     activation: Activation = "relu"
 
 

@@ -11,6 +11,7 @@ from automcu_ray.networks.graph import Graph, Shape
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.signals.front_end import FrontEnd
 
 Precision = Literal["int8", "float32"]
 Form = Literal["network", "cell"]  # what is searched for
@@ -20,6 +21,7 @@ class Task(FrozenModel):
     """A task as searchers, ladder and trainables see it; `configs/task/*.yaml` names its parts.
 
     A task that wants cells has the skeleton that makes them networks, or none: then a table knows their accuracies.
+    Where images are made of samples, `front_end` says how.
     """
 
     dataset: str
@@ -31,6 +33,7 @@ class Task(FrozenModel):
     form: Form = "network"
     skeleton: Skeleton | None = None
     objective: Objective = "accuracy"
+    front_end: FrontEnd | None = None
 
     @property
     def aim(self) -> Aim | None:

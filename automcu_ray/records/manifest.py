@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Discriminator, Tag
 
 from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, LayerCost, RamUsage
 from automcu_ray.core.models import FrozenModel, Int64
-from automcu_ray.records.record import Quantised
+from automcu_ray.records.record import Quantised, StreamResult
 
 
 class Memory(FrozenModel):
@@ -61,10 +61,12 @@ class NetworkManifest(FrozenModel):
     estimated_latency_ms: float | None = None
     profile: tuple[LayerCost, ...] = ()
     stack_used_bytes: Int64 | None
+    stream: StreamResult | None = None
     second_opinions: tuple[FeasibilityReport, ...] = ()
     val_accuracy: float
     val_accuracy_float: float | None
     test_accuracy: float
+    test_macro_f1: float | None = None
     quantised: tuple[Quantised, ...] = ()
     test_images: Int64
     input: InputEncoding

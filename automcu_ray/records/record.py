@@ -158,12 +158,25 @@ def _costs(report: FeasibilityReport, counted: bool) -> tuple[int, ...] | None:
     return (*sizes, report.instructions) if counted and report.instructions is not None else sizes
 
 
+class StreamResult(FrozenModel):
+    """A recording fed to the board, window by window, beside the front end and onnxruntime in Python.
+
+    `front_end_instructions` are those of the samples between two windows, at most, without the network's.
+    """
+
+    windows: Int64
+    bit_equal_windows: Int64
+    seconds_of_samples: float
+    seconds_between: float
+    front_end_instructions: Int64 | None = None
+
+
 class BoardResult(FrozenModel):
     """What a board (emulated or real) answered, beside what onnxruntime gives for the same model and images.
 
     `bit_equal_images` counts images whose every output byte is equal. `agrees` asks for all of them at int8; float32
     sums in another order, so there `largest_difference` of any output must be within rounding. `instructions` is per
-    inference; None where a board cannot count.
+    inference; None where a board cannot count. `stream` is there where the task has a front end.
     """
 
     name: str
@@ -174,6 +187,7 @@ class BoardResult(FrozenModel):
     instructions: Int64 | None = None
     stack_used_bytes: Int64 | None = None
     seconds: float | None = None
+    stream: StreamResult | None = None
 
 
 class Finalist(FrozenModel):

@@ -131,6 +131,7 @@ def _say_winner(
     tell(
         f"winner #{manifest.number}: test accuracy {manifest.test_accuracy:.4f} ({manifest.precision}, "
         f"{manifest.test_images} images; float {manifest.test_accuracy_float:.4f})"
+        + (f", macro F1 {manifest.test_macro_f1:.4f}" if manifest.test_macro_f1 is not None else "")
     )
     if ways := manifest.quantised:
         figures = "; ".join(f"{way.method} {way.val_accuracy:.4f}" for way in ways)
@@ -152,6 +153,11 @@ def _say_winner(
         if manifest.precision == "int8":
             agreement = f"{manifest.bit_equal_images} of {manifest.board_images} test images bit-equal to onnxruntime"
         tell(f"board {manifest.board}: {agreement}, {manifest.instructions} instructions per inference")
+    if (fed := manifest.stream) is not None:
+        tell(
+            f"fed {fed.seconds_of_samples:g} s of samples: {fed.bit_equal_windows} of {fed.windows} windows bit-equal "
+            f"to Python's, {fed.front_end_instructions} instructions of the front end each {fed.seconds_between:g} s"
+        )
     _say_speed(tell, task, manifest, others)
     tell(f"bundle: {folder.bundle}")
     tell(f"report: {folder.report}")

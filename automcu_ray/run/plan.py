@@ -145,6 +145,7 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         form="cell" if config.skeleton is not None else dataset.wants,
         skeleton=config.skeleton,
         objective=config.objective,
+        front_end=dataset.front_end if isinstance(dataset, Dataset) else None,
     )
     try:
         if config.skeleton is not None:  # where one cell cannot be built, no other one can

@@ -265,6 +265,7 @@ def _train_finalists(
         jail=config.finalist_jail,
         second_opinions=plan.second_opinions,
         teacher=teacher,
+        recording=dataset.recording,
     )
 
     def keep(finalist: Finalist) -> None:

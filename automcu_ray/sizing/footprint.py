@@ -87,7 +87,8 @@ def steps(graph: Graph, precision: str) -> list[Step]:
 def _step(op: Op, size: int) -> Step:
     if op.kind in ("conv", "max_pool", "avg_pool"):
         groups = op.groups if op.kind == "conv" else op.shape[0]
-        lags: tuple[Lag, ...] = (_window_lag(groups, op.in_shape, op.shape, op.kernel, op.stride, op.padding),)
+        reach = (op.kernel - 1) * op.dilation
+        lags: tuple[Lag, ...] = (_window_lag(groups, op.in_shape, op.shape, reach, op.stride, op.padding, op.flat),)
     elif op.kind == "concat":
         first = _elements(op.in_shape)
         lags = (IN_PLACE, Lag(first, APART.after))
@@ -106,14 +107,15 @@ def _step(op: Op, size: int) -> Step:
 def _scratch(op: Op) -> int:
     if op.kind != "conv":
         return 0
-    return scratch_bytes(op.groups, op.in_shape, op.shape, (op.kernel, op.kernel), op.stride, op.padding)
+    gaps = (op.dilation, op.dilation)
+    return scratch_bytes(op.groups, op.in_shape, op.shape, op.window, op.stride, op.padding, gaps)
 
 
 @lru_cache(maxsize=1 << 14)  # the same few shapes come again and again
-def _window_lag(groups: int, read: Shape, written: Shape, kernel: int, stride: int, padding: int) -> Lag:
+def _window_lag(groups: int, read: Shape, written: Shape, reach: int, stride: int, padding: int, flat: bool) -> Lag:
     planes = (read[0] // groups, written[0] // groups)
-    rows = Axis(read[1], written[1], stride, padding, kernel - 1)
-    columns = Axis(read[2], written[2], stride, padding, kernel - 1)
+    rows = Axis(1, 1, 1, 0, 0) if flat else Axis(read[1], written[1], stride, padding, reach)
+    columns = Axis(read[2], written[2], stride, padding, reach)
     return window_lag(groups, planes, rows, columns)
 
 

@@ -237,7 +237,7 @@ def features(graph: Graph) -> Counter[str]:
     counts: Counter[str] = Counter()
     once: set[str] = set()  # library functions are linked once, however often they are called
     for op in graph.ops:
-        counts.update(_words(op.kind, op.groups > 1, op.kernel, op.stride, op.activation))
+        counts.update(_words(op.kind, op.groups > 1, op.window, op.stride, op.activation))
         counts["one pixel"] += op.shape[1:] == (1, 1)  # loops that the compiler takes out
         counts["channels"] += op.biases
         once.update((op.kind, op.activation))
@@ -249,9 +249,9 @@ def features(graph: Graph) -> Counter[str]:
 
 
 @lru_cache(maxsize=1024)
-def _words(kind: str, grouped: bool, kernel: int, stride: int, activation: str) -> tuple[str, ...]:
+def _words(kind: str, grouped: bool, kernel: tuple[int, int], stride: int, activation: str) -> tuple[str, ...]:
     fine = f"grouped {kind}" if grouped else kind
-    window = f"{fine} {kernel}x{kernel}"
+    window = f"{fine} {kernel[0]}x{kernel[1]}"
     step = f"stride {stride}"
     return kind, fine, window, f"{fine} {step}", f"{window} {step}", f"activation {activation}"
 

@@ -44,6 +44,8 @@ class VerdictCache:
         limits = [task.target.model_dump(mode="json"), task.ram_limit_bytes, task.flash_limit_bytes, task.precision]
         if counted_by:
             limits += [counted_by, task.instructions_limit]
+        if task.front_end is not None:  # it is linked too
+            backend_version += f" {task.front_end.model_dump_json()}"
         self.scope = json.dumps([task.input_shape, task.num_classes, *limits, backend_version])
         self.space = task.space
         target = [task.target.core, task.target.uart.kind]

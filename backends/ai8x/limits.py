@@ -54,6 +54,8 @@ def _refusal(op: Op, accelerator: Accelerator) -> str:
     """Return why an operator cannot run; "" where it can."""
     if op.kind in ("mul", "concat", "relu", "norm"):
         return f"it has no operator {op.kind}"
+    if op.flat and op.kernel > 1:
+        return "a window of one row: it has square ones"
     if op.kind == "conv":
         known = accelerator.operator("conv" if op.groups == 1 else "depthwise")
         if known is None or (op.groups > 1 and not op.groups == op.in_shape[0] == op.shape[0]):

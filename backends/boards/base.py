@@ -4,6 +4,7 @@ import re
 import struct
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import serial
 from automcu_ray.core.errors import BoardError
 from automcu_ray.problem.target import McuTarget
 
-MAGIC = b"NET:"
+MAGIC, RAW = b"NET:", b"RAW:"
 _LINE_BYTES = 1 << 16  # no line is longer: an output has two digits a byte
 _DIGITS = 16  # of a figure: 64 bits
 
@@ -101,19 +102,46 @@ class Board(ABC):
         """
         if len(inputs) == 0:
             raise BoardError("a run needs at least one input, found none.")
+        payloads = [image.tobytes() for image in inputs]
+        return self._talk(elf, target, MAGIC, payloads, inputs[0].nbytes, np.dtype(output_dtype), output_count)
+
+    def stream(
+        self, elf: Path, target: McuTarget, parts: Sequence[npt.NDArray[np.int16]], *, input_bytes: int, outputs: int
+    ) -> BoardRun:
+        """Return the outputs (N, `outputs`) int8 of a firmware that is fed parts of a recording (samples, channels).
+
+        Each answer is to the window that ends with the part; the first one must fill a window. Instructions are the
+        front end's alone, for the part that took most; the first one counts only where it is the only one.
+
+        Raises:
+            BoardError, ConfigError: as for `run`.
+        """
+        payloads = [part.astype("<i2").tobytes() for part in parts]
+        return self._talk(elf, target, RAW, payloads, input_bytes, np.dtype(np.int8), outputs)
+
+    def _talk(
+        self,
+        elf: Path,
+        target: McuTarget,
+        magic: bytes,
+        payloads: Sequence[bytes],
+        input_bytes: int,
+        dtype: np.dtype[Any],
+        output_count: int,
+    ) -> BoardRun:
         start = time.monotonic()
-        dtype = np.dtype(output_dtype).newbyteorder("<")
         output_bytes = output_count * dtype.itemsize
         with self.connect(elf, target) as port:
             try:
-                greet(port, inputs[0].nbytes, output_bytes)
-                answers = [ask(port, image.tobytes(), output_bytes) for image in inputs]
+                greet(port, input_bytes, output_bytes)
+                answers = [ask(port, payload, output_bytes, magic) for payload in payloads]
             except (serial.SerialException, OSError) as error:
                 raise BoardError(f"the serial port broke: {error}") from error
-        outputs = np.frombuffer(b"".join(answer.output for answer in answers), dtype)
-        ticks = max(answer.ticks for answer in answers)
+        outputs = np.frombuffer(b"".join(answer.output for answer in answers), dtype.newbyteorder("<"))
+        counted = answers[1:] if magic == RAW and len(answers) > 1 else answers
+        ticks = max(answer.ticks for answer in counted)
         return BoardRun(
-            outputs.reshape(len(inputs), output_count),
+            outputs.reshape(len(payloads), output_count),
             self.instructions(ticks, target) if ticks else None,
             max(answer.stack_bytes for answer in answers),
             time.monotonic() - start,
@@ -131,13 +159,13 @@ def greet(port: Port, input_bytes: int, output_bytes: int) -> None:
         raise BoardError(f"the firmware should take {input_bytes} and give {output_bytes} bytes, found {sizes}.")
 
 
-def ask(port: Port, payload: bytes, output_bytes: int) -> Answer:
+def ask(port: Port, payload: bytes, output_bytes: int, magic: bytes = MAGIC) -> Answer:
     """Send one input and return the answer.
 
     Raises:
         BoardError: silence, rubbish, or a fault.
     """
-    port.write(MAGIC + struct.pack("<II", len(payload), sum(payload) & 0xFFFFFFFF) + payload)
+    port.write(magic + struct.pack("<II", len(payload), sum(payload) & 0xFFFFFFFF) + payload)
     output, ticks, stack = _words(port, "OUT", 3)
     if len(output) != 2 * output_bytes:
         raise BoardError(f"the board should answer {output_bytes} bytes of output, found {len(output) // 2}.")

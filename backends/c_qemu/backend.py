@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from automcu_ray.core.errors import ToolchainError
@@ -11,12 +12,14 @@ from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
 from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
+from automcu_ray.signals.front_end import FrontEnd
 from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.planner import largest_at_peak
+from backends.c_qemu.stream.printing import stream_header, stream_source
 from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_confined, scratch_folder
 from backends.source_fingerprint import SHARED, digest
 
@@ -47,6 +50,8 @@ LINK_FLAGS = (
 
 class CQemuBackend(Backend):
     """C over a planned arena, compiled by GCC; the linker's regions give the verdict.
+
+    For a task with a front end `stream.c` feeds the network from samples; all of it counts.
 
     The firmware holds network, serial harness and a stack of `stack_bytes`, or more where the network's deepest calls
     could need more. Parameters and MACs are left to the network's own description, latency to a real board.
@@ -80,12 +85,16 @@ class CQemuBackend(Backend):
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
         start = cpu_seconds()
         code = generate(deployed, target.core)
-        sources = (workdir / "net.c", workdir / "net.h")
-        for path, text in zip(sources, (code.source, code.header), strict=True):
+        texts = {"net.c": code.source, "net.h": code.header}
+        if (front_end := fed_by(deployed)) is not None:
+            texts |= {"stream.c": stream_source(front_end), "stream.h": stream_header(front_end)}
+        sources = [workdir / name for name in texts]
+        for path, text in zip(sources, texts.values(), strict=True):
             path.write_text(text)
+        units = [path.stem for path in sources if path.suffix == ".c"]
         converted = cpu_seconds()
-        self._compile(target.core, workdir)
-        layout = self._layout(deployed, target, constraints, workdir)
+        self._compile(target.core, workdir, units)
+        layout = self._layout(deployed, target, constraints, workdir, units)
         report = self._judge(deployed, code, target, layout, workdir)
         elf, emulated = None, None
         if report.feasible:
@@ -104,20 +113,28 @@ class CQemuBackend(Backend):
         code = generate(deployed, target.core)
         source, nodes = code.with_marks
         (workdir / f"{PROBE}.c").write_text(source)
-        self._compile(target.core, workdir, PROBE)
-        layout = self._layout(deployed, target, Constraints(), workdir, PROBE)
+        self._compile(target.core, workdir, [PROBE])
+        layout = self._layout(deployed, target, Constraints(), workdir, [PROBE])
         there = dataclasses.replace(layout, output_bytes=4 * (2 + len(nodes)))
         return Probe(self._link_for_machine(PROBE, target, there, workdir, PROBE), nodes, code.weights)
 
-    def _compile(self, core: Core, workdir: Path, name: str = "net") -> None:
-        argv = [GCC, *CORE_FLAGS[core], *COMPILE_FLAGS, "-fcallgraph-info=su", "-c", f"{name}.c", "-o", f"{name}.o"]
-        _succeed(self.run(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=workdir))
+    def _compile(self, core: Core, workdir: Path, units: Sequence[str]) -> None:
+        for unit in units:
+            flags = [*CORE_FLAGS[core], *COMPILE_FLAGS, "-fcallgraph-info=su"]
+            argv = [GCC, *flags, "-c", f"{unit}.c", "-o", f"{unit}.o"]
+            _succeed(self.run(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=workdir))
 
     def _layout(
-        self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, name: str = "net"
+        self,
+        deployed: DeployedNetwork,
+        target: McuTarget,
+        constraints: Constraints,
+        workdir: Path,
+        units: Sequence[str],
     ) -> Layout:
         channels, height, width = deployed.input_shape
         value_bytes = deployed.output_dtype.itemsize
+        calls = "".join(_read(workdir / f"{unit}.ci") for unit in units)
         return Layout(
             flash_origin=target.flash.origin,
             flash_bytes=constraints.flash_limit_bytes(target),
@@ -126,7 +143,8 @@ class CQemuBackend(Backend):
             start_origin=target.flash.origin,
             input_bytes=channels * height * width * value_bytes,
             output_bytes=deployed.num_classes * value_bytes,
-            stack_bytes=max(self.stack_bytes, stack.bound_bytes(_read(workdir / f"{name}.ci")) + stack.GUARD_BYTES),
+            stack_bytes=max(self.stack_bytes, stack.bound_bytes(calls) + stack.GUARD_BYTES),
+            stream="stream" in units,
         )
 
     def _link(
@@ -135,7 +153,8 @@ class CQemuBackend(Backend):
         """Write `<name>.ld`, link `<name>.elf`, and return what the linker says; an overflow is no error."""
         (workdir / f"{name}.ld").write_text(layout.script(FIRMWARE / "link.ld"))
         flags = [*CORE_FLAGS[core], *LINK_FLAGS, f"-Wl,-Map={name}.map", f"-T{name}.ld"]
-        argv = [GCC, *flags, f"{network}.o", *self._harness(core, uart), "-lm", "-o", f"{name}.elf"]
+        units = [f"{unit}.o" for unit in (network, *(["stream"] if layout.stream else []))]
+        argv = [GCC, *flags, *units, *self._harness(core, uart, layout.stream), "-lm", "-o", f"{name}.elf"]
         done = self.run(argv, timeout_s=LINK_TIMEOUT_S, cwd=workdir)
         if complaints := linker.complaints(done.stderr):
             raise ToolchainError(f"the linker failed: {complaints[0]}. Log: {workdir}.")
@@ -192,9 +211,9 @@ class CQemuBackend(Backend):
             ),
         )
 
-    def _harness(self, core: Core, uart: Uart) -> list[str]:
-        """Return start-up, harness and serial port as objects; compiled once for a core and port."""
-        folder = scratch_folder() / f"{core}-{uart.kind}-{uart.base:x}"
+    def _harness(self, core: Core, uart: Uart, stream: bool) -> list[str]:
+        """Return start-up, harness and serial port as objects; compiled once for a core and port, and for streams."""
+        folder = scratch_folder() / f"{core}-{uart.kind}-{uart.base:x}{'-stream' * stream}"
         names = ("startup", "main", f"uart_{uart.kind}")
         objects = [folder / f"{name}.o" for name in names]
         if not all(path.exists() for path in objects):
@@ -204,14 +223,20 @@ class CQemuBackend(Backend):
                 *COMPILE_FLAGS,
                 f"-DUART_BASE={uart.base:#x}u",
                 f"-DGUARD_BYTES={stack.GUARD_BYTES}u",
+                *(["-DSTREAM"] if stream else []),
             ]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
             _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
         return [str(path) for path in objects]
 
 
+def fed_by(deployed: DeployedNetwork) -> FrontEnd | None:
+    """Return what makes the input of samples in the firmware: at int8 alone, for its pixels are whole numbers."""
+    return deployed.front_end if deployed.precision == "int8" else None
+
+
 def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, FlashUsage]:
-    """Return the parts of RAM and Flash; the rest of a region's total is the harness, the C library and padding.
+    """Return the parts of RAM and Flash; the rest of a region's total is harness, stream, C library and padding.
 
     Args:
         used: bytes used in the regions RAM and FLASH, as the linker says.

@@ -18,7 +18,7 @@ _EXPECTED = ("overflowed by", "will not fit in region", "section VMA overlaps")
 class Layout:
     """Where a firmware lies, and the room that its linker script reserves, in bytes.
 
-    `start_origin` is the address where the processor starts.
+    `start_origin` is the address where the processor starts, `stream` says that raw samples can be fed.
     """
 
     flash_origin: int
@@ -29,6 +29,7 @@ class Layout:
     input_bytes: int
     output_bytes: int
     stack_bytes: int
+    stream: bool = False
 
     def script(self, template: Path) -> str:
         """Return the linker script: a template whose `@NAMES@` are the fields above."""

@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from automcu_ray.core.errors import ToolchainError
 
 HARNESS_BYTES = 256  # main's own frame, at most 128, and an interrupt's: 112 with the FPU's registers, its handler 8
+STREAM_BYTES = 128  # the frame of the harness that feeds a stream
 GUARD_BYTES = 256  # beyond the bound: what a run finds changed there is an overflow, even where it skipped some words
 # Frames of the C, maths and compiler's library are not in the call graph. These allowances are above what newlib-nano
 # of GCC 12.2 was seen to need on any core, by disassembly: 168 (log1p in double, M0), 552 (sinf and its kind, M0).
@@ -25,8 +26,8 @@ _INDIRECT = "__indirect_call"
 def bound_bytes(callgraph: str) -> int:
     """Return the bytes of stack that suffice for one inference, interrupt and harness included; a multiple of 8.
 
-    Frames of net() and what it calls are exact. What a library uses is an allowance by function: above the largest need
-    seen for those that are known, generous but no proof for any other.
+    Frames of net(), of a stream's functions where there is one, and of what they call are exact. What a library uses is
+    an allowance by function: above the largest need seen for those that are known, generous but no proof for any other.
 
     Raises:
         ToolchainError: no net() in the graph, or a depth that nobody can bound: recursion, arrays of variable size,
@@ -37,7 +38,8 @@ def bound_bytes(callgraph: str) -> int:
         if kind == "dynamic":
             raise ToolchainError(f"the stack of {name} has no bound: it grows at run time.")
         frames[name] = int(size)
-    if "net" not in frames:
+    roots = [name for name in ("net", "stream_feed", "stream_result") if name in frames]
+    if "net" not in roots:
         raise ToolchainError(f"GCC's call graph should hold net, found {sorted(frames)[:5]}.")
     calls = defaultdict(set)
     for caller, callee in _CALL.findall(callgraph):
@@ -51,7 +53,8 @@ def bound_bytes(callgraph: str) -> int:
             depth[name] = frame + max((depth[callee] for callee in calls[name]), default=0)
     except CycleError as error:
         raise ToolchainError(f"the stack of {error.args[1][0]} has no bound: it calls itself.") from error
-    return -(-(depth["net"] + HARNESS_BYTES) // 8) * 8
+    most = max(depth[name] + (0 if name == "net" else STREAM_BYTES) for name in roots)
+    return -(-(most + HARNESS_BYTES) // 8) * 8
 
 
 def library_bytes(function: str) -> int:

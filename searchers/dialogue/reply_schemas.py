@@ -11,7 +11,8 @@ from automcu_ray.networks.cell import CellSpec
 from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
 
-DERIVED = ("in_channels", "padding", "num_classes")  # worked out from the rest: one thing less to get wrong
+# Worked out from the rest, or for signals alone: one thing less to get wrong.
+DERIVED = ("in_channels", "padding", "num_classes", "dilation")
 ADVICE_CHARS = 1200
 
 

@@ -45,7 +45,10 @@ class DominancePruning:
 
 def _read(graph: Graph) -> tuple[Topology, tuple[int, ...]]:
     ops = tuple(
-        (op.kind, op.inputs, op.shape[1:], op.kernel, op.stride, op.padding, op.groups > 1, op.use_bn, op.activation)
+        (
+            *(op.kind, op.inputs, op.shape[1:], op.kernel, op.dilation, op.stride, op.padding),
+            *(op.groups > 1, op.use_bn, op.activation),
+        )
         for op in graph.ops
     )
     return (graph.input_shape, ops), tuple(op.shape[0] for op in graph.ops)

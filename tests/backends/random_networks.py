@@ -22,7 +22,10 @@ def images(shape: Shape, count: int, seed: int) -> npt.NDArray[np.uint8]:
     made[1::8] = rng.integers(0, 256, (*made[1::8].shape[:2], 1, 1))
     made[3::8] = rng.choice(np.array([0, 255], np.uint8), made[3::8].shape)
     real = rng.permutation(digits().train.images)[: len(made[::2])]
-    larger = real.repeat(shape[1] // 8, axis=2).repeat(shape[2] // 8, axis=3)
+    if shape[1] == 1:  # a signal of 64 samples
+        larger = real.reshape(-1, 1, 1, 64)
+    else:
+        larger = real.repeat(shape[1] // 8, axis=2).repeat(shape[2] // 8, axis=3)
     made[: 2 * len(larger) : 2] = larger  # one channel fills all
     return made
 

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import numpy as np
+from scipy.io import wavfile
 
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.networks.candidate import Candidate, Diagnosis
@@ -113,6 +114,18 @@ def _archive(save: Any) -> bytes:
 
 
 ARCHIVES = (_archive(np.savez), _archive(np.savez_compressed))
+
+
+def _wav() -> bytes:
+    buffer = io.BytesIO()
+    wavfile.write(buffer, 8000, np.random.default_rng(0).integers(-99, 99, 400, dtype=np.int16))
+    return buffer.getvalue()
+
+
+WAVS = (_wav(),)
+SAMPLES_CSV = (
+    "t,x,label,subject\n" + "".join(f"{20 * n},{n % 7}.5,{'ab'[n // 12 % 2]},s{n // 24}\n" for n in range(72))
+).encode()
 AI8X_MEMORY = (
     "Weight memory: 12,345 bytes out of 442,368 bytes total (3%)\n"
     "Bias memory:   10 bytes out of 2,048 bytes total (0%)\n"

@@ -48,7 +48,9 @@ from tests.backends.stedgeai.test_reports import CORE_2, CUBE_5, NPU, REPORT_JSO
 from tests.backends.venvs.test_vela_summary import ON_BOTH, summary
 from tests.fuzz import sound
 from tests.fuzz.damaged import texts
+from trainables.datasets.log_mel import LogMel
 from trainables.datasets.npz import npz
+from trainables.datasets.windows import windows
 
 pytestmark = pytest.mark.fuzz
 
@@ -164,6 +166,16 @@ def archive(data: bytes, folder: Path, task: Task) -> None:
     npz(folder=str(folder))
 
 
+def wav_file(data: bytes, folder: Path, task: Task) -> None:
+    (folder / "a.wav").write_bytes(data)
+    LogMel(rate_hz=8000, mels=8, frame_ms=20, hop_ms=20, resample=True).read(folder / "a.wav")
+
+
+def samples(data: bytes, folder: Path, task: Task) -> None:
+    (folder / "a.csv").write_bytes(data)
+    windows(folder=str(folder), files="a.csv", channels=("x",), time="t", rate_hz=50, seconds=0.1)
+
+
 READERS: dict[str, tuple[Read, Refused, tuple[bytes, ...]]] = {
     "journal": (journal, ConfigError, sound.JOURNALS),
     "verdicts and lessons": (verdicts, (), sound.VERDICTS),
@@ -174,6 +186,8 @@ READERS: dict[str, tuple[Read, Refused, tuple[bytes, ...]]] = {
     "YAML files": (yaml_file, (), sound.YAML),
     "--set": (setting, ConfigError, sound.SETTINGS),
     "npz": (archive, ConfigError, sound.ARCHIVES),
+    "wav files": (wav_file, ConfigError, sound.WAVS),
+    "CSV of samples": (samples, ConfigError, (sound.SAMPLES_CSV,)),
 }
 
 

@@ -12,4 +12,6 @@ DATASETS = {
     "npz": "trainables.datasets.npz:npz",
     "parquet": "trainables.datasets.parquet_images:parquet_images",
     "speech_commands": "trainables.datasets.speech_commands:speech_commands",
+    "wav_folders": "trainables.datasets.wav_folders:wav_folders",
+    "windows": "trainables.datasets.windows:windows",
 }

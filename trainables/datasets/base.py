@@ -3,8 +3,8 @@
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
@@ -15,6 +15,7 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.task import Form
 from automcu_ray.records.events import TestRead
 from automcu_ray.records.journal import Repository
+from automcu_ray.signals.front_end import FrontEnd, Samples
 
 Images = NDArray[np.uint8]  # (N, channels, height, width)
 Labels = NDArray[np.int64]  # (N,)
@@ -54,7 +55,11 @@ class Sealed:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Train and validation for the search, test for the winner alone, once; `split_seed` is none of the run's seeds."""
+    """Train and validation for the search, test for the winner alone, once; `split_seed` is none of the run's seeds.
+
+    Where images are made of samples, `front_end` says how, and `recording` is some that a board can be fed, (samples,
+    channels), none of the test's. `notes` say what was done to the data.
+    """
 
     wants: ClassVar[Form] = "network"
 
@@ -64,6 +69,9 @@ class Dataset:
     val: Split
     test: Sealed
     split_seed: int
+    front_end: FrontEnd | None = None
+    recording: Samples | None = None
+    notes: Mapping[str, str | int] = field(default_factory=dict)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -85,7 +93,7 @@ class Dataset:
     def about(self) -> dict[str, str | int]:
         """What a manifest says of the data: name, images in each split, the seed that split them, and a digest."""
         sizes = {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
-        return {"name": self.name, "split_seed": self.split_seed, **sizes, "sha256": self.sha256}
+        return {"name": self.name, "split_seed": self.split_seed, **sizes, **self.notes, "sha256": self.sha256}
 
 
 def assemble(
@@ -98,6 +106,9 @@ def assemble(
     val_share: float,
     test_share: float = 0.0,
     split_seed: int,
+    front_end: FrontEnd | None = None,
+    recording: Samples | None = None,
+    notes: Mapping[str, str | int] | None = None,
 ) -> Dataset:
     """Return a data set; what comes without split of its own is cut from `train`, stratified, by `split_seed` alone.
 
@@ -127,7 +138,7 @@ def assemble(
                 "val_share where one is set."
             )
     train, val, test = (shuffled(split, split_seed) for split in (train, val, test))
-    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed)
+    return Dataset(name, tuple(classes), train, val, Sealed(test), split_seed, front_end, recording, notes or {})
 
 
 def cut(split: Split, share: float, seed: int, what: str) -> tuple[Split, Split]:

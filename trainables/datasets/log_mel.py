@@ -1,41 +1,44 @@
-"""Sound as pictures: one second of a wav file as log-mel energies, 8 bits each."""
+"""Sound as pictures: wav files as log-mel energies or MFCC, 8 bits each."""
 
-import functools
 import io
 import math
 import struct
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, signal
+from scipy import signal
 from scipy.io import wavfile
 
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.models import FrozenModel
+from automcu_ray.signals.front_end import AudioWindow, Samples
+from automcu_ray.signals.spectrum import MAX_FFT, Spectrum, filters
 from trainables.datasets.base import Images, in_short
 
 Wave = NDArray[np.float32]  # (samples,), -1 to 1
 MAX_FILE_BYTES = 1 << 26  # over half an hour at 16 kHz
 RATES_HZ = (4_000, 192_000)
-MAX_MELS = 256
-FLOOR_DB = -100.0  # 0 dB, level 255, is a sine at full scale; the floor, level 0, is below the noise of 16 bits
-_LOWEST_HZ = 20.0
+MAX_MELS, MAX_COEFFICIENTS, MAX_SECONDS = 256, 40, 10.0
 
 # Chunks that are no sound (names, dates) are in many files and harm nothing.
 warnings.filterwarnings("ignore", category=wavfile.WavFileWarning)
 
 
 class LogMel(FrozenModel):
-    """How sound becomes a picture: `mels` bands of a short-time spectrum, a column of them each `hop_ms`."""
+    """How sound becomes a picture: `mels` bands of a short-time spectrum, or their cepstrum, a row each `hop_ms`."""
 
     rate_hz: int
     mels: int
     frame_ms: float
     hop_ms: float
     resample: bool
+    seconds: float = 1.0
+    features: Literal["log_mel", "mfcc"] = "log_mel"
+    coefficients: int = 13
 
     def read(self, path: Path) -> Wave:
         """Return a wav file as one channel at `rate_hz`, several channels averaged.
@@ -66,59 +69,70 @@ class LogMel(FrozenModel):
         return np.asarray(signal.resample_poly(wave, self.rate_hz // common, rate_hz // common), np.float32)
 
     def picture(self, wave: Wave) -> Images:
-        """Return the first second of a wave, silence added where it is shorter, as (1, frames, mels) uint8.
+        """Return the first seconds of a wave, silence added where it is shorter, as (1, frames, width) uint8."""
+        whole = np.zeros(round(self.rate_hz * self.seconds), np.float32)
+        whole[: len(wave)] = wave[: len(whole)]
+        return self.window.window(as_samples(whole))
 
-        Hann window, power spectrum, triangular filters evenly spaced in mel from 20 Hz to half the rate with
-        mel = 2595 log10(1 + f / 700) (O'Shaughnessy 1987, as in HTK), decibels; rounded to 256 levels.
-        """
-        second = np.zeros(self.rate_hz, np.float32)
-        second[: len(wave)] = wave[: self.rate_hz]
+    def joined(self, paths: Sequence[Path], seconds: float) -> Samples:
+        """Return recordings one after the other, as far as needed for so many seconds: what a microphone hears."""
+        waves: list[Wave] = []
+        while paths and sum(map(len, waves)) < seconds * self.rate_hz:
+            waves.append(self.read(paths[0]))
+            paths = paths[1:]
+        return as_samples(np.concatenate(waves)[: round(seconds * self.rate_hz)])
+
+    @property
+    def window(self) -> AudioWindow:
+        """How samples become the picture, on the microcontroller too."""
         frame, hop = self._samples(self.frame_ms), self._samples(self.hop_ms)
-        window = np.hanning(frame + 1)[:-1].astype(np.float32)
-        frames = np.lib.stride_tricks.sliding_window_view(second, frame)[::hop] * window
-        spectrum = np.abs(fft.rfft(frames, self.fft_size, axis=1)) ** 2 / (window.sum() / 2) ** 2
-        level = 10 * np.log10(np.maximum(spectrum @ filters(self), 1e-12)) / -FLOOR_DB + 1
-        picture: Images = np.round(np.clip(level, 0, 1) * 255).astype(np.uint8)[None]
-        return picture
+        spectrum = Spectrum(
+            features=self.features,
+            rate_hz=self.rate_hz,
+            frame=frame,
+            hop=hop,
+            mels=self.mels,
+            coefficients=self.coefficients,
+        )
+        return AudioWindow(spectrum=spectrum, frames=1 + (round(self.rate_hz * self.seconds) - frame) // hop)
 
     def check(self) -> None:
         """Refuse lengths and rates of which no picture can be made."""
         low, high = RATES_HZ
         if not (
-            low <= self.rate_hz <= high and 1 <= self.mels <= MAX_MELS and 1 <= self.hop_ms <= self.frame_ms <= 1000
+            low <= self.rate_hz <= high
+            and 1 <= self.mels <= MAX_MELS
+            and 1 <= self.hop_ms <= self.frame_ms <= 1000 * self.seconds
+            and self.seconds <= MAX_SECONDS
         ):
             raise ConfigError(
-                f"dataset wants rate_hz {low} to {high}, mels 1 to {MAX_MELS}, and 1 <= hop_ms <= frame_ms <= 1000; "
-                f"found {self.rate_hz}, {self.mels}, {self.hop_ms:g}, {self.frame_ms:g}."
+                f"dataset wants rate_hz {low} to {high}, mels 1 to {MAX_MELS}, 1 <= hop_ms <= frame_ms <= 1000 and no "
+                f"more than {MAX_SECONDS:g} seconds; found {self.rate_hz}, {self.mels}, {self.hop_ms:g}, "
+                f"{self.frame_ms:g}, {self.seconds:g}."
             )
-        if not filters(self).any(axis=0).all():
+        if (frame := self._samples(self.frame_ms)) > MAX_FFT:
+            raise ConfigError(
+                f"dataset.frame_ms={self.frame_ms:g} at {self.rate_hz} Hz is {frame} samples, more than the {MAX_FFT} "
+                "that the transform takes: shorter frames, or a lower rate."
+            )
+        fft = 1 << (frame - 1).bit_length()
+        if not filters(self.rate_hz, fft, self.mels).any(axis=0).all():
             raise ConfigError(
                 f"dataset.mels={self.mels} is too many for frames of {self.frame_ms:g} ms: a band has no frequency of "
                 "its own. Take fewer bands or longer frames."
+            )
+        if self.features == "mfcc" and not 1 <= self.coefficients <= min(self.mels, MAX_COEFFICIENTS):
+            raise ConfigError(
+                f"dataset.coefficients should be 1 to {min(self.mels, MAX_COEFFICIENTS)}, found {self.coefficients}."
             )
 
     def _samples(self, milliseconds: float) -> int:
         return round(self.rate_hz * milliseconds / 1000)
 
-    @property
-    def fft_size(self) -> int:
-        """Points of the Fourier transform: the power of two that holds a frame."""
-        return 1 << (self._samples(self.frame_ms) - 1).bit_length()
 
-
-@functools.cache
-def filters(features: LogMel) -> NDArray[np.float32]:
-    """Return the weights (frequencies, mels) of triangular bands; each has its peak, 1, at its middle."""
-    frequencies = fft.rfftfreq(features.fft_size, 1 / features.rate_hz)
-    edges = np.linspace(_mel(_LOWEST_HZ), _mel(features.rate_hz / 2), features.mels + 2)
-    low, middle, high = edges[:-2], edges[1:-1], edges[2:]
-    mel = _mel(frequencies)[:, None]
-    weights = np.minimum((mel - low) / (middle - low), (high - mel) / (high - middle))
-    return np.asarray(np.maximum(0, weights), np.float32)
-
-
-def _mel(hertz: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    return np.asarray(2595 * np.log10(1 + np.asarray(hertz) / 700))
+def as_samples(wave: Wave) -> Samples:
+    """Return a wave as whole numbers of 16 bits (samples, 1)."""
+    return np.clip(np.rint(wave * 32768), -32768, 32767).astype(np.int16)[:, None]
 
 
 def _read(path: Path) -> tuple[int, NDArray[Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from automcu_ray.core.errors import ConfigError, unknown_name
+from automcu_ray.signals import front_end, spectrum
 from backends.source_fingerprint import digest
 from trainables.datasets import log_mel
 from trainables.datasets.base import Dataset, Images, Split, assemble, check_memory, data_folder, pick
@@ -77,7 +78,14 @@ def speech_commands(
         rows = pick(np.array([label for _, label in chosen]), limit, split_seed, "dataset.max_train")
         splits[part] = _heard([chosen[row] for row in rows], features, f"{root}, {part}")
     return assemble(
-        root.name, names, splits["train"], val=splits["val"], test=splits["test"], val_share=0, split_seed=split_seed
+        root.name,
+        names,
+        splits["train"],
+        val=splits["val"],
+        test=splits["test"],
+        val_share=0,
+        split_seed=split_seed,
+        front_end=features.window,
     )
 
 
@@ -168,6 +176,6 @@ def _heard(chosen: Sequence[tuple[Clip, int]], features: LogMel, what: str) -> S
         check_memory(what, first.nbytes * len(chosen))
         return np.stack(list(in_threads([clip for clip, _ in chosen], picture, f"hearing {what}")))
 
-    code = digest(Path(__file__), log_mel)
+    code = digest(Path(__file__), log_mel, front_end, spectrum)
     key = ([(prints[clip.path], clip[1:]) for clip, _ in chosen], features, code, scipy.__version__)
     return Split(kept(key, make), np.array([label for _, label in chosen], np.int64))

@@ -22,11 +22,13 @@ from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import BoardResult, Finalist, Quantised, TrainingSummary
 from automcu_ray.runtime.config import JailConfig
+from automcu_ray.signals.front_end import Samples
 from backends.base import Backend
 from backends.boards.base import Board
 from backends.toolchain import Toolchain, in_words_of_the_spec
 from trainables.datasets.base import Images, Split
 from trainables.finalists.distillation import Teacher
+from trainables.finalists.streaming import feed_recording
 from trainables.jail.jailed_trainer import JailedTrainer
 from trainables.training.checkpoint import Checkpoint
 from trainables.training.loop import Epoch
@@ -45,7 +47,8 @@ class FinalistPipeline:
     """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run.
 
     `second_opinions` build every finalist that nothing speaks against; what they say stands beside the toolchain's
-    figures and decides nothing. `teacher` is the network whose answers finalists learn from.
+    figures and decides nothing. `teacher` is the network whose answers finalists learn from. `recording` is fed to the
+    board's stream, where the task has a front end.
     """
 
     task: Task
@@ -61,6 +64,7 @@ class FinalistPipeline:
     jail: JailConfig = field(default_factory=JailConfig)
     second_opinions: tuple[Backend, ...] = ()
     teacher: Teacher | None = None
+    recording: Samples | None = None
 
     def qat_epochs(self, candidate: Candidate) -> int:
         """How long a candidate trains on with rounding: only what becomes int8, and is no generated code."""
@@ -158,9 +162,15 @@ def _build(toolchain: Toolchain, pipeline: FinalistPipeline, folder: Path, deplo
         return Built(report, accuracy)
     shutil.copy(firmware.board_elf, folder / BOARD_ELF)
     board = run_on_board(pipeline.board, folder / BOARD_ELF, task, deployed, val.images[:BOARD_CHECK_IMAGES])
+    if pipeline.recording is not None:
+        stream = feed_recording(pipeline.board, folder / BOARD_ELF, task, deployed, pipeline.recording)
+        board = board.replace(stream=stream)
     report = report.replace(rung=Rung.BOARD, instructions=board.instructions, stack_used_bytes=board.stack_used_bytes)
     if not board.agrees:
         return Built(report, accuracy, board, f"the board differs from onnxruntime by {board.largest_difference:g}")
+    if board.stream is not None and board.stream.bit_equal_windows < board.stream.windows:
+        agree = f"{board.stream.bit_equal_windows} of {board.stream.windows} windows agree"
+        return Built(report, accuracy, board, f"the board's stream differs: {agree}")
     limit = task.instructions_limit
     if limit is not None and (board.instructions or 0) > limit:  # its rounding may differ from the untrained network's
         report = report.replace(feasible=False, violations=(too_slow("", board.instructions or 0, limit),))

@@ -5,6 +5,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.metrics import f1_score
+
 from automcu_ray.core.errors import AutoMcuError
 from automcu_ray.core.feasibility import LayerCost
 from automcu_ray.deploy.bundle import write_bundle
@@ -36,6 +39,7 @@ def evaluate_on_test(
     trained = load_deployed(folder / "ptq") if training.quantised else deployed  # in float, that is what was trained
     backend = pipeline.toolchain and pipeline.toolchain.backend
     shipped = backend.accuracy(deployed, task, test.images, test.labels) if backend else None
+    predicted = deployed.run(test.images).argmax(axis=1)
     manifest = NetworkManifest(
         target=task.target.name,
         backend=report.backend if report else None,
@@ -57,10 +61,12 @@ def evaluate_on_test(
         estimated_latency_ms=task.target.latency_ms(board.instructions if board else None),
         profile=_profile(pipeline, deployed, folder / "profile") if board else (),
         stack_used_bytes=board.stack_used_bytes if board else None,
+        stream=winner.board.stream if winner.board else None,
         second_opinions=winner.second_opinions,
         val_accuracy=training.val_accuracy,
         val_accuracy_float=training.val_accuracy_float,
-        test_accuracy=deployed.accuracy(test.images, test.labels) if shipped is None else shipped,
+        test_accuracy=float(np.mean(predicted == test.labels)) if shipped is None else shipped,
+        test_macro_f1=f1_score(test.labels, predicted, average="macro") if shipped is None else None,
         quantised=training.quantised,
         test_images=len(test),
         input=InputEncoding(

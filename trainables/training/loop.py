@@ -23,6 +23,7 @@ from trainables.training.step import (
     RunningMean,
     Step,
     StepFunction,
+    balancing,
     learning_rates,
     load_optimizer,
     make_optimizer,
@@ -131,8 +132,10 @@ def train_scored_by(
     network.to(device).to(memory_format=layout)  # type: ignore[call-overload]  # missing in torch's stubs
     torch.backends.cudnn.deterministic = True  # the same weights again, but for max pooling: its sums may vary
     optimizer = make_optimizer(network, protocol, device)
-    batches = Batches(Resident.of(train_split, device), protocol, seed, layout)
-    plain = Step(network, optimizer, protocol, device, teacher)
+    resident = Resident.of(train_split, device)
+    batches = Batches(resident, protocol, seed, layout)
+    weights = balancing(resident.labels) if protocol.class_weights else None
+    plain = Step(network, optimizer, protocol, device, teacher, weights)
     replayed = recorded and device.startswith("cuda") and batches.total >= PAYING_STEPS
     step: StepFunction = RecordedStep(plain) if replayed else plain
     mean = RunningMean(network, protocol.ema_decay) if protocol.ema_decay is not None else None

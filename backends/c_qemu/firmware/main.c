@@ -4,6 +4,9 @@
  *   host:     'N' 'E' 'T' ':' <payload bytes, u32> <sum of payload bytes, u32> <payload>   little-endian
  *   firmware: OUT <output, hex> <ticks, hex; 0 where nothing counts them> <stack bytes, hex>\n
  *
+ * Compiled with -DSTREAM it also takes samples, 'R' 'A' 'W' ':' in place of 'N' 'E' 'T' ':'; ticks are then those of the
+ * front end alone.
+ *
  * The answer to a frame may also be BAD <reason>\n, and at any time FAULT [<reason>]\n.
  * The lowest GUARD_BYTES (-D) of the stack are never needed: a frame that reaches past its reserve may skip some words
  * there, hardly all. It serves until it is switched off, so the host never loses the tail of an answer. Nothing here depends on the
@@ -22,6 +25,15 @@ extern uint8_t _input_start[], _input_end[], _output_start[], _output_end[];
 extern uint32_t _stack_start[], _stack_end[];
 
 void net(const void *input, void *output); /* generated; array parameters are pointers to the ABI */
+
+#ifdef STREAM
+void stream_reset(void);
+void stream_feed(const int16_t *samples, uint32_t count);
+int stream_result(int8_t *scores);
+extern const uint32_t stream_channels, stream_block; /* values of a sample, and samples that are fed at once */
+#define BLOCK_VALUES 32 /* at most */
+#define MOST_BYTES (1u << 20) /* of one payload */
+#endif
 
 static volatile uint32_t wraps;
 
@@ -61,13 +73,19 @@ static uint32_t get_word(void) {
     return word;
 }
 
+#define NET 0x4E45543Au /* "NET:" */
+#define RAW 0x5241573Au /* "RAW:" */
+
 /* Skips whatever is not a header: noise on the line cannot become an input. */
-static void wait_for_header(void) {
-    static const char magic[] = "NET:";
-    for (int matched = 0; matched < 4;) {
-        const char byte = (char)uart_get();
-        matched = byte == magic[matched] ? matched + 1 : byte == magic[0];
-    }
+static uint32_t wait_for_header(void) {
+    uint32_t last = 0;
+    do last = last << 8 | uart_get();
+#ifdef STREAM
+    while (last != NET && last != RAW);
+#else
+    while (last != NET);
+#endif
+    return last;
 }
 
 static const char *receive_input(void) {
@@ -80,6 +98,31 @@ static const char *receive_input(void) {
     }
     return found == sum ? 0 : "sum";
 }
+
+#ifdef STREAM
+/* Feeds samples as they come in; `spent` becomes the ticks that the front end took. */
+static const char *receive_samples(uint64_t *spent) {
+    const uint32_t size = get_word(), sum = get_word();
+    if (size > MOST_BYTES) return "size";
+    int16_t block[BLOCK_VALUES];
+    uint32_t found = 0, filled = 0, lane = 0, samples = 0;
+    for (uint32_t left = size; left > 1; left -= 2) {
+        const uint32_t low = uart_get(), high = uart_get();
+        found += low + high;
+        block[filled++] = (int16_t)(low | high << 8);
+        if (++lane < stream_channels) continue;
+        lane = 0;
+        if (++samples < stream_block && left > 3) continue;
+        restart_ticks();
+        stream_feed(block, samples);
+        *spent += ticks();
+        filled = samples = 0;
+    }
+    if (lane || size % 2) return "size";
+    if (found != sum) return "sum";
+    return stream_result((int8_t *)_output_start) ? 0 : "window";
+}
+#endif
 
 /* Paints what lies below the stack pointer: nobody's, except an interrupt's while it runs. */
 static void paint_stack(void) {
@@ -96,6 +139,9 @@ static uint32_t stack_used(void) {
 
 int main(void) {
     uart_init();
+#ifdef STREAM
+    stream_reset();
+#endif
     SYSTICK_RELOAD = SYSTICK_MASK;
     SYSTICK_VALUE = 0;
     SYSTICK_CONTROL = 7; /* processor clock, interrupt, enable */
@@ -105,18 +151,31 @@ int main(void) {
     put_hex((uint64_t)(_output_end - _output_start), 8);
     put_text("\n");
     for (;;) {
+        uint64_t spent = 0;
+        const char *wrong;
+#ifdef STREAM
+        const int samples = wait_for_header() == RAW;
+        if (samples) paint_stack();
+        wrong = samples ? receive_samples(&spent) : receive_input();
+#else
         wait_for_header();
-        const char *const wrong = receive_input();
+        wrong = receive_input();
+#endif
         if (wrong) {
             put_text("BAD ");
             put_text(wrong);
             put_text("\n");
             continue;
         }
-        paint_stack();
-        restart_ticks();
-        net(_input_start, _output_start);
-        const uint64_t spent = ticks();
+#ifdef STREAM
+        if (!samples)
+#endif
+        {
+            paint_stack();
+            restart_ticks();
+            net(_input_start, _output_start);
+            spent = ticks();
+        }
         const uint32_t stack = stack_used();
         if (stack > (uint32_t)((uint8_t *)_stack_end - (uint8_t *)_stack_start) - GUARD_BYTES) {
             put_text("FAULT stack\n"); /* it may have grown past its reserve, over the output */

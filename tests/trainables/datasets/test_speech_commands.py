@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from scipy.io import wavfile
 
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.signals.spectrum import filters
 from automcu_ray.testing.dataset_contract import opened
 from trainables.datasets import prepared
 from trainables.datasets.base import Split
-from trainables.datasets.log_mel import LogMel, filters
+from trainables.datasets.log_mel import LogMel
 from trainables.datasets.speech_commands import Clip, _noise, speech_commands, which_part
 
 RATE_HZ = 4000
@@ -67,7 +68,7 @@ class TestPictures:
         assert short[0, :20].max() > 200 and not short[0, 26:].any()
 
     def test_bands_peak_at_one_and_overlap_to_one(self) -> None:
-        weights = filters(FEATURES)
+        weights = filters(16_000, 512, 40)
         assert weights.shape == (257, 40) and weights.max() <= 1
         inner = weights.sum(axis=1)[10:230]  # between the middles of the first and the last band
         assert np.allclose(inner, 1, atol=1e-5)

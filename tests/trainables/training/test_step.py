@@ -15,6 +15,7 @@ from trainables.training.step import (
     RunningMean,
     Step,
     _side_stream,
+    balancing,
     learning_rates,
     make_optimizer,
     set_rate,
@@ -74,6 +75,14 @@ def test_loss_of_mixed_labels_is_mixed() -> None:
     both = [float(functional.cross_entropy(logits, target, label_smoothing=0.1)) for target in (labels, others)]
     found = step(batch, labels, others, torch.tensor(0.25))
     assert float(found) == pytest.approx(0.25 * both[0] + 0.75 * both[1], rel=1e-5)
+
+
+def test_balanced_classes_weigh_the_same_whatever_their_number() -> None:
+    labels = torch.tensor([0, 0, 0, 1, 2, 2])
+    weights = balancing(labels)
+    assert torch.allclose(weights, torch.tensor([2 / 3, 2.0, 1.0])) and float(weights[labels].mean()) == pytest.approx(
+        1
+    )
 
 
 def test_a_teacher_is_worth_its_share_of_the_loss_and_learns_nothing() -> None:

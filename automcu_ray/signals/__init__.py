@@ -1,0 +1,1 @@
+"""From raw samples to what a network sees: front ends in integers, the same in numpy and in the C that ships."""
