@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, doctor, fidelity, search
+from automcu_ray.commands import ablate, arena, doctor, fidelity, search
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -30,6 +30,7 @@ app = typer.Typer(help=HELP, epilog=EPILOG, no_args_is_help=True, **STYLE)
 app.command(epilog=search.EPILOG)(search.search)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)
 app.command(epilog=fidelity.EPILOG)(fidelity.fidelity)
+app.command(epilog=arena.EPILOG)(arena.arena)
 app.command()(doctor.doctor)
 
 
