@@ -18,7 +18,7 @@ from searchers.engines.base import Reply
 from tests.searchers.agent.scripted import ScriptedEngine, write
 from trainables.arena.workload import Workload, prepare
 
-pytestmark = pytest.mark.usefixtures("ray_cluster", "qemu", "sandbox")
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("ray_cluster", "qemu", "sandbox")]
 
 O3 = """sed -i '1i #pragma GCC optimize("O3")' artifact/net.c"""
 TRAINER = """
@@ -81,7 +81,6 @@ def trained(config: ArenaConfig, folder: Path) -> Workload:
     return prepare(config.task, folder / "workload")
 
 
-@pytest.mark.thorough
 def test_qemu_speed_ends_with_half_as_many_instructions_again_and_the_same_outputs(tmp_path: Path) -> None:
     config = configured("qemu_speed", "attempts=4")
     folder = tmp_path / "speed"
@@ -105,7 +104,6 @@ def test_qemu_speed_ends_with_half_as_many_instructions_again_and_the_same_outpu
     assert "belongs to the harness" in page and "The conversation of the best attempt" in page and "<svg" in page
 
 
-@pytest.mark.thorough
 def test_qemu_ram_learns_from_the_fault_how_much_stack_is_needed(tmp_path: Path) -> None:
     stacks = {n: [write("artifact/artifact.yaml", f"stack_bytes: {size}\n")] for n, size in ((2, 128), (3, 384))}
     engine = ScriptedEngine(stacks)
@@ -115,7 +113,6 @@ def test_qemu_ram_learns_from_the_fault_how_much_stack_is_needed(tmp_path: Path)
     assert "FAULT" in engine.heard[3][1].content
 
 
-@pytest.mark.thorough
 def test_qemu_compress_trains_in_the_sandbox_what_fits(tmp_path: Path) -> None:
     script = {2: [write("scratch/train.py", TRAINER), {"tool": "run", "command": "python3 scratch/train.py"}]}
     play(configured("qemu_compress", "attempts=2"), ScriptedEngine(script), tmp_path / "compress")
