@@ -10,14 +10,17 @@ if TYPE_CHECKING:
 
 BOARDS = {
     "qemu": "backends.boards.qemu:QemuBoard",
+    "serial": "backends.boards.serial_port:SerialBoard",
 }
 
 
 def make_board(entry: "BoardEntry", timeout_s: float) -> "Board":
     """Return the board that an entry of a hardware map tells of; a read waits for `timeout_s` at most.
 
-    Raises:
-        ConfigError: no such runner.
+    Runners other than qemu write to a board on a serial port.
     """
-    board: Board = plugins.load("board", BOARDS, entry.runner)(timeout_s=timeout_s)
+    if entry.runner == "qemu":
+        emulated: Board = plugins.load("board", BOARDS, "qemu")(timeout_s=timeout_s)
+        return emulated
+    board: Board = plugins.load("board", BOARDS, "serial")(entry=entry, timeout_s=timeout_s)
     return board

@@ -27,7 +27,9 @@ FAULTS = "faults.json"
 class BoardEntry(FrozenModel):
     """One board of the map: its id, what it is, and how it is reached.
 
-    `serial` is a device, or a URL of pyserial's, `fixtures` what hangs on it (ppk2, ...).
+    `runner` is qemu, a flasher of `flashers.py`, or none (the firmware is there already). `serial` is a device, or a
+    URL of pyserial's, `probe_id` the debug probe's, `part` and `config` what the flasher calls the chip, `fixtures`
+    what hangs on it (ppk2, ...).
     """
 
     id: str = Field(max_length=60)
@@ -36,6 +38,10 @@ class BoardEntry(FrozenModel):
     runner: str = "qemu"
     serial: str | None = None
     baud: int = Field(default=115200, gt=0)
+    probe_id: str | None = None
+    part: str | None = None
+    config: str | None = None
+    flash_timeout_s: float = Field(default=60, gt=0)
     fixtures: tuple[str, ...] = ()
     connected: bool = True
 
