@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, deploy, doctor, fidelity, search
+from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, search
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -35,6 +35,7 @@ app.command(epilog=search.EPILOG)(search.search)
 app.command(epilog=deploy.EPILOG)(deploy.deploy)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)
 app.command(epilog=fidelity.EPILOG)(fidelity.fidelity)
+app.command(epilog=arena.EPILOG)(arena.arena)
 app.command()(doctor.doctor)
 
 

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.networks.candidate import Candidate
+from automcu_ray.records.attempt import Attempt, Observation
 from automcu_ray.records.manifest import Manifest
 from automcu_ray.records.record import Finalist, Measured, Record
 from automcu_ray.records.search_dynamics import Trend
@@ -113,6 +114,20 @@ class NetworkMeasured(Event):
     measured: Measured
 
 
+class AttemptMade(Event):
+    """An agent of the arena ended an attempt; its artifact is kept."""
+
+    event: Literal["attempt_made"] = "attempt_made"
+    attempt: Attempt
+
+
+class AttemptObserved(Event):
+    """An artifact of the arena was judged."""
+
+    event: Literal["attempt_observed"] = "attempt_observed"
+    observation: Observation
+
+
 AnyEvent = Annotated[
     Started
     | Proposed
@@ -123,6 +138,8 @@ AnyEvent = Annotated[
     | FinalistEvaluated
     | TestRead
     | Finished
-    | NetworkMeasured,
+    | NetworkMeasured
+    | AttemptMade
+    | AttemptObserved,
     Field(discriminator="event"),
 ]

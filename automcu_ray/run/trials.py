@@ -62,9 +62,9 @@ def run(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) ->
                 failure_config=tune.FailureConfig(max_failures=1),
             ),
         )
-        interrupted = _interrupted(tuner)
+        ended = interrupted(tuner)
         tidy(folder / name)
-        if interrupted or searcher.exhausted:
+        if ended or searcher.exhausted:
             return
 
 
@@ -75,7 +75,7 @@ def slots(plan: Plan) -> int:
     return cluster.slots(plan.config.resources, reserved_gpus=plan.reserved_gpus)
 
 
-def _interrupted(tuner: tune.Tuner) -> bool:
+def interrupted(tuner: tune.Tuner) -> bool:
     """Run a Tuner to its end; return whether that end was Ctrl-C or SIGTERM.
 
     Tune's handler for it lets a step end and then puts the usual one back. One that has caught nothing would stay for

@@ -31,11 +31,11 @@ _watch: RayWatch | None = None
 _PACKAGES = ("automcu_ray", "backends", "searchers", "trainables")
 
 
-def start(resources: Resources) -> bool:
+def start(resources: Resources, *, boards: int = 0) -> bool:
     """Start Ray on this machine, or join the cluster at `ray_address`, whose workers then get this very code.
 
-    No other cluster is joined, whatever RAY_ADDRESS or a file of Ray's says. What the code depends on must be installed
-    there, and so must the packages of plugins.
+    `boards` is how many of the resource `board` this machine has. No other cluster is joined, whatever RAY_ADDRESS or
+    a file of Ray's says. What the code depends on must be installed there, and so must the packages of plugins.
 
     Returns whether that was still to do: who did it shuts it down by `stop`.
 
@@ -51,7 +51,11 @@ def start(resources: Resources) -> bool:
     try:
         if resources.ray_address is None:
             gpus = None if torch.cuda.is_available() else 0  # what torch cannot use would only limit the slots
-            here: dict[str, Any] = {"num_cpus": len(os.sched_getaffinity(0)), "num_gpus": gpus}
+            here: dict[str, Any] = {
+                "num_cpus": len(os.sched_getaffinity(0)),
+                "num_gpus": gpus,
+                "resources": {"board": boards} if boards else None,
+            }
             ray.init(address="local", **here, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
         else:
             code = {

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.core.models import FrozenModel
 from automcu_ray.runtime.config import RunConfig, read_yaml, validate
 
 _PACKAGES = ("torch", "ray", "onnx", "onnxruntime", "emx-onnx-cgen", "numpy", "scikit-learn")
@@ -37,8 +38,16 @@ class RunFolder:
         Raises:
             ConfigError: a run of that name exists, or the name is not a plain file name.
         """
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        name = name or f"{config.task}-{config.searcher.name}-s{config.seed}-{stamp}"
+        return cls.named(runs, name, f"{config.task}-{config.searcher.name}-s{config.seed}")
+
+    @classmethod
+    def named(cls, runs: Path, name: str | None, about: str) -> "RunFolder":
+        """Return a folder for a new run: the given name, or one made from what it is about, and the time.
+
+        Raises:
+            ConfigError: a run of that name exists, or the name is not a plain file name.
+        """
+        name = name or f"{about}-{time.strftime('%Y%m%d-%H%M%S')}"
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", name) or name == "latest":
             raise ConfigError(f"--name wants letters, digits, '-', '_' and '.', found {name!r}.")
         folder = cls(runs / name)
@@ -58,7 +67,7 @@ class RunFolder:
             raise ConfigError(f"no run in {path}: --resume wants a folder that holds config.yaml, like runs/latest.")
         return folder, validate(read_yaml(folder.config))
 
-    def create(self, config: RunConfig) -> None:
+    def create(self, config: FrozenModel) -> None:
         """Make the folder, write the configuration, and point `latest` at it."""
         self.path.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)

@@ -15,6 +15,7 @@ CODE = Path(__file__).resolve().parents[2]
 PACKAGES = ("automcu_ray", "trainables")
 HIDDEN = ("sklearn",)  # installed packages that hold data sets, with the labels of their test images
 FIRST_UID = 1 << 30  # far above any account; each process that keeps a jail has its own
+WRITABLE = "/agent"  # inside, where no installation lies
 PROBE_S = 20
 
 
@@ -28,7 +29,7 @@ def require_sandbox(config: JailConfig) -> None:
         return
     instead = "--set jail.mode=none runs generated code WITHOUT isolation, under limits of memory and time only"
     try:
-        probe = run_program([*_sandbox(gpu=False), "true"], timeout_s=PROBE_S, cwd=scratch_folder())
+        probe = run_program([*sandbox(gpu=False), "true"], timeout_s=PROBE_S, cwd=scratch_folder())
     except ToolMissingError as error:
         raise ToolMissingError(f"generated code needs a sandbox: {error} Or else {instead}.") from error
     if probe.returncode:
@@ -53,17 +54,18 @@ def server_command(config: JailConfig, module: str, arguments: Sequence[str], *,
     }
     if gpu and "CUDA_VISIBLE_DEVICES" in os.environ:
         environment["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"]
-    prefix = _sandbox(gpu=gpu) if config.mode == "bubblewrap" else []
+    prefix = sandbox(gpu=gpu) if config.mode == "bubblewrap" else []
     settings = [f"{key}={value}" for key, value in environment.items()]
     return [*prefix, "env", "-i", *settings, sys.executable, "-s", "-m", module, *arguments]
 
 
-def _sandbox(*, gpu: bool) -> list[str]:
+def sandbox(*, gpu: bool, writable: Path | None = None) -> list[str]:
     """Return the command up to the program it is to run.
 
-    Nothing inside can be written. The program is process 1 of its own namespace: no signal from inside reaches it, and
-    with it everything inside ends. Root gives up its identity inside, because the kernel exempts root from the limit
-    on processes; anyone else needs a user namespace, and so does the root of a container that has too few identities.
+    Nothing inside can be written but the folder `writable`, as `WRITABLE`. The program is process 1 of its own
+    namespace: no signal from inside reaches it, and with it everything inside ends. Root gives up its identity
+    inside, because the kernel exempts root from the limit on processes; anyone else needs a user namespace, and so
+    does the root of a container that has too few identities.
     """
     mounts = [word for path in _readable() for word in ("--ro-bind-try", path, path)]
     if gpu:
@@ -88,7 +90,8 @@ def _sandbox(*, gpu: bool) -> list[str]:
         *("--proc", "/proc", "--dev", "/dev"),
         *mounts,
         *hidden,
-        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"),
+        *(("--bind", str(writable), WRITABLE) if writable else ()),
+        *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WRITABLE if writable else "/"),
         *drop,
     ]
 

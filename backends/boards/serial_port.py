@@ -1,0 +1,56 @@
+"""A board on a serial port: any firmware that speaks the line protocol, written by a flasher, or already there."""
+
+import importlib.metadata
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import serial
+
+from automcu_ray.core.errors import BoardError, ConfigError
+from automcu_ray.problem.target import McuTarget
+from backends.boards.base import Board, Port
+from backends.boards.flashers import flash
+from backends.boards.pool import BoardEntry
+from backends.programs import Runner, run_program
+
+ALREADY_THERE = "none"  # runner of a board that boots what somebody else has written
+
+
+class SerialBoard(Board):
+    """A device, or a URL of pyserial's (socket://, rfc2217://), from an entry of the map.
+
+    The port is opened before the firmware is written, so that its first line is not lost. What takes how many
+    instructions nobody can say. Not tried on real hardware: the tests' firmware runs in QEMU, behind a socket.
+    """
+
+    name = "serial"
+
+    def __init__(self, *, entry: BoardEntry | None = None, timeout_s: float = 120, run: Runner = run_program) -> None:
+        super().__init__(timeout_s=timeout_s)
+        self.entry, self.run_flasher = entry, run
+
+    @contextmanager
+    def connect(self, elf: Path, target: McuTarget) -> Iterator[Port]:
+        entry = self.entry
+        if entry is None or not entry.serial:
+            raise ConfigError("a board on a serial port needs an entry with `serial` in the map of boards.")
+        try:
+            port = serial.serial_for_url(entry.serial, baudrate=entry.baud, timeout=self.timeout_s)
+        except (serial.SerialException, ValueError, OSError) as error:
+            raise BoardError(f"board {entry.id!r}: {entry.serial} cannot be opened: {error}") from error
+        with port:
+            if entry.runner != ALREADY_THERE:
+                with tempfile.TemporaryDirectory(prefix="automcu-flash-") as folder:
+                    flash(entry, elf, Path(folder), self.run_flasher)
+            yield port
+
+    def instructions(self, ticks: int, target: McuTarget) -> int | None:
+        return None
+
+    def version(self) -> str:
+        return f"pyserial {importlib.metadata.version('pyserial')}"
+
+    def label(self, target: McuTarget) -> str:
+        return f"{self.name} {self.entry.product or self.entry.id}" if self.entry else self.name
