@@ -22,10 +22,10 @@ _FILES = {
     "max_pool": ("pooling.c",),
     "average_pool": ("pooling.c",),
     "global_pool": ("pooling.c",),
-    "convolve_narrow": ("layers.h", "VARIANT", "linear.c", "narrow.c"),
-    "convolve": ("layers.h", "VARIANT", "convolution.c"),
+    "convolve_narrow": ("layers.h", "VARIANT", "PRODUCTS", "narrow.c"),
+    "convolve": ("layers.h", "VARIANT", "WINDOWS", "convolution.c"),
     "convolve_depthwise": ("layers.h", "VARIANT", "depthwise.c"),
-    "connect": ("layers.h", "VARIANT", "linear.c"),
+    "connect": ("layers.h", "VARIANT", "PRODUCTS", "linear.c"),
 }
 _TURNS = ("convolve", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
@@ -82,8 +82,11 @@ def scratch_name(number: int) -> str:
 
 def _kernel_files(layers: Iterable[Layer], variant: Variant) -> list[str]:
     names = [name for layer in layers for name in _FILES.get(layer.kernel, ())]
-    order = dict.fromkeys(("layers.h", "VARIANT", *names))  # structs and variant before who uses them
-    return [name.replace("VARIANT", f"{variant}.c") for name in order if name in names]
+    order = dict.fromkeys(("layers.h", "VARIANT", "WINDOWS", "PRODUCTS", *names))  # before who uses them
+    own = variant == "helium"
+    files = {"VARIANT": f"{variant}.c", "WINDOWS": "windows_helium.c" if own else "windows.c"}
+    files |= {"PRODUCTS": "" if own else "products.c"}
+    return [found for name in order if name in names and (found := files.get(name, name))]
 
 
 def _name(number: int, layer: Layer, part: int) -> str:

@@ -1,6 +1,7 @@
 """Convolutions and linear layers: weights packed as a variant's kernels read them, biases that hold the zero point."""
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -91,7 +92,8 @@ def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised,
     if copies_rows:
         high = made("convolve_depthwise", *_depthwise(window, quantised, variant, min(STRIP, window.written[1])))
         return made("convolve_depthwise", *_depthwise(window, quantised, variant, 1), high)
-    wide = made("convolve", *_dense(window, quantised, variant)) if plane_out > 2 else None
+    dense = _dense_helium(window, quantised) if variant == "helium" else _dense(window, quantised, variant)
+    wide = made("convolve", *dense) if dense and plane_out > 2 else None
     return made("convolve_narrow", _narrow(window, quantised, variant), _least_scratch(window), wide)
 
 
@@ -164,16 +166,14 @@ def _dense(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict
     groups, channels = window.groups, window.written[0] // window.groups
     flat = quantised.weights.reshape(groups, channels, -1)
     depth, even = flat.shape[2], channels + channels % 2
-    if variant == "helium":
-        even = channels
-    elif variant == "dsp":
+    if variant == "dsp":
         depth += -depth % 4
     weights: Array = np.zeros((groups, even, depth), np.int8)
     weights[:, :channels, : flat.shape[2]] = flat
     if variant == "dsp":  # two channels' words beside each other, bytes in the order of SXTB16
         fours = weights.reshape(groups, even // 2, 2, depth // 4, 4)[..., [0, 2, 1, 3]]
         weights = fours.transpose(0, 1, 3, 2, 4)
-    elif variant == "scalar":
+    else:
         weights = weights.reshape(groups, even // 2, 2, depth).transpose(0, 1, 3, 2)
     biases, scales = np.zeros((groups, even), np.int32), np.zeros((groups, even), np.float32)
     biases[:, :channels] = quantised.folded.reshape(groups, channels)
@@ -189,6 +189,32 @@ def _dense(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict
     }
     each = 4 if variant == "scalar" else 8  # words of four pixels, and what they become
     return fields, each * depth + ALIGNMENT - 1
+
+
+def _dense_helium(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int] | None:
+    """Return the fields and scratch; None where the table of a window's places would need more than 16 and 8 bits."""
+    taps, plane, inputs = prod(window.kernel), window.read[1] * window.read[2], window.read[0] // window.groups
+    strip = min(inputs, ((1 << 16) - 1) // plane, max(8, 64 // taps))
+    if not strip or max(window.reach) > 255:
+        return None
+    channels = window.written[0] // window.groups
+    flat = quantised.weights.reshape(len(quantised.weights), -1)
+    parts = [flat[:, at : at + strip * taps] for at in range(0, flat.shape[1], strip * taps)]
+    ends = [np.zeros((len(flat), -part.shape[1] % 8), np.int8) for part in parts[:-1]]
+    pairs = zip(parts[:-1], ends, strict=True)
+    weights = np.concatenate([*(np.concatenate(pair, axis=1) for pair in pairs), parts[-1]], axis=1)
+    depth, places = weights.shape[1], strip * taps + -strip * taps % 8
+    fields: dict[str, Field] = {
+        "weights": weights.reshape(-1),
+        "biases": quantised.folded.astype(np.int32),
+        "scales": quantised.scales,
+        "weights_step": channels * depth,
+        "channels_step": channels,
+        "depth": depth,
+        "strip": strip,
+        "row_step": places,
+    }
+    return fields, 64 * -(-depth // 16) + 4 * places + ALIGNMENT - 1
 
 
 def _by_rows(window: Window, channels: int) -> bool:

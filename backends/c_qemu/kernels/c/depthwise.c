@@ -11,14 +11,8 @@ SHARED void convolve_depthwise(const struct convolution *l, const int8_t *x, int
             const int top = first * l->stride_h - l->pad_top;
             const int needed = (count - 1) * l->stride_h + (l->kernel_h - 1) * l->dilation_h + 1;
             for (int h = 0; h < needed; h++) {
-                cell *const row = rows + h * l->row_step;
-                int at = 0;
-                if ((unsigned)(top + h) < l->in_h) {
-                    while (at < l->pad_left) row[at++] = (cell)l->x_zero;
-                    widen(row + at, x + (group * l->in_h + top + h) * l->in_w, l->in_w);
-                    at += l->in_w;
-                }
-                while (at < l->row_step) row[at++] = (cell)l->x_zero;
+                const int8_t *const from = x + (group * l->in_h + top + h) * l->in_w;
+                copy_row(l, rows + h * l->row_step, (unsigned)(top + h) < l->in_h ? from : 0);
             }
             for (int c = 0; c < l->out_channels; c++) {
                 const int channel = group * l->out_channels + c;

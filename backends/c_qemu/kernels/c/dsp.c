@@ -163,26 +163,54 @@ SHARED const tap *taps_of(const struct convolution *l, int channel, packed *scra
         for (int i = 1; i < 6; i += 2) scratch[i] = scratch[i] << 16 | scratch[i - 1] >> 16;
     return scratch;
 }
-INLINE void widen(cell *to, const int8_t *from, uint32_t count) {
-    uint32_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-        const uint32_t values = load(from + i), even = sxtb16(values), odd = sxtb16_high(values);
-        const uint32_t first = low_halves(even, odd), second = high_halves(even, odd);
-        memcpy(to + i, &first, 4), memcpy(to + i + 2, &second, 4);
+INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from) {
+    const cell *const end = row + l->row_step;
+    const cell zero = (cell)l->x_zero;
+    if (from) {
+        for (int i = l->pad_left; i; i--) *row++ = zero;
+        for (int i = l->in_w >> 2; i; i--, from += 4, row += 4) {
+            const uint32_t values = load(from), even = sxtb16(values), odd = sxtb16_high(values);
+            const uint32_t first = low_halves(even, odd), second = high_halves(even, odd);
+            memcpy(row, &first, 4), memcpy(row + 2, &second, 4);
+        }
+        for (int i = l->in_w & 3; i; i--) *row++ = *from++;
     }
-    for (uint32_t left = count & 3; left; left--, i++) to[i] = from[i];
+    while (row != end) *row++ = zero;
 }
 /* Four neighbours of a row by a window of any size, two taps at a time. */
 INLINE void any_window(const struct convolution *l, const tap *taps, const cell *row, int32_t *sums) {
     const int words = (l->span_w + 1) / 2, step = l->stride_w;
     int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    for (int i = 0; i < l->kernel_h; i++, row += l->dilation_h * l->row_step)
-        for (int j = 0; j < words; j++) {
-            const uint32_t two = *taps++;
-            const cell *const at = row + 2 * j;
-            a = smlad(two, load(at), a), b = smlad(two, load(at + step), b);
-            c = smlad(two, load(at + 2 * step), c), d = smlad(two, load(at + 3 * step), d);
+    for (int i = l->kernel_h; i; i--, row += l->dilation_h * l->row_step) {
+        const cell *at = row;
+        if (step == 1) { /* each pair is read once for two taps */
+            uint32_t p = load(at), q = load(at + 1);
+            for (int j = words; j; j--) {
+                const uint32_t two = *taps++;
+                at += 2;
+                a = smlad(two, p, a), b = smlad(two, q, b);
+                p = load(at), q = load(at + 1);
+                c = smlad(two, p, c), d = smlad(two, q, d);
+            }
+        } else {
+            for (int j = words; j; j--, at += 2) {
+                const uint32_t two = *taps++;
+                a = smlad(two, load(at), a), b = smlad(two, load(at + step), b);
+                c = smlad(two, load(at + 2 * step), c), d = smlad(two, load(at + 3 * step), d);
+            }
         }
+    }
+    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+}
+/* Three by three taps at stride 2: every pair of values is read once. */
+INLINE void three_by_two(const struct convolution *l, const tap *taps, const cell *row, int32_t *sums) {
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    for (int i = 3; i; i--, row += l->row_step) {
+        const tap two = *taps++, third = *taps++;
+        const uint32_t p = load(row + 2), q = load(row + 4), r = load(row + 6);
+        a = smlad(third, p, smlad(two, load(row), a)), b = smlad(third, q, smlad(two, p, b));
+        c = smlad(third, r, smlad(two, q, c)), d = smlad(third, load(row + 8), smlad(two, r, d));
+    }
     sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
 }
 /* By three taps of three rows, each word of a row read once; the second word of a row's taps is (second, third). */
@@ -221,13 +249,18 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
                            int8_t *y) {
     if (is_three_by_three(l)) {
         three_by_three(l, taps, row, bias, scale, y);
-    } else {
-        const int32_t zero = zero_point(l->y_zero);
-        for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * l->stride_w) {
-            int32_t sums[4] = {bias, bias, bias, bias};
+        return;
+    }
+    const int32_t zero = zero_point(l->y_zero);
+    const int twice = l->kernel_h == 3 && l->span_w == 3 && l->kernel_w == 3 && l->dilation_h == 1 && l->stride_w == 2;
+    for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * l->stride_w) {
+        int32_t sums[4] = {bias, bias, bias, bias};
+        if (twice) {
+            three_by_two(l, taps, row, sums);
+        } else {
             any_window(l, taps, row, sums);
-            store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
         }
+        store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
     }
 }
 

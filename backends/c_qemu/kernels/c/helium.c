@@ -1,79 +1,69 @@
 /* Processors with Helium (Cortex-M55, M85): sixteen products of 8 bits at a time; rounding and clamping of four. */
-typedef int8_t packed; /* [4 pixels][depth] */
-typedef struct {
-    packed *to;
-    int depth;
-} packing;
-INLINE packing packing_of(const struct convolution *l, packed *to, int slot) {
-    return (packing){to + slot * l->depth, l->depth};
-}
-INLINE void put_value(packing *at, int32_t value) {
-    *at->to++ = (packed)value;
-}
-/* Words of four pixels lie behind the pixels. */
-INLINE uint32_t *words_of(const struct convolution *l, packed *scratch) {
-    return (uint32_t *)scratch + l->depth;
-}
-INLINE void unpack(const struct convolution *l, packed *to) {
-    const int8_t *from = (const int8_t *)words_of(l, to);
-    const int depth = l->depth;
-    int i = 0;
+typedef int8_t packed; /* [depth / 16][4 pixels][16] */
+#define CHUNKS(depth) (((depth) + 15) / 16)
 #if defined(__ARM_FEATURE_MVE)
-    for (; i + 16 <= depth; i += 16, to += 16, from += 64) {
-        const int8x16x4_t four = vld4q_s8(from);
-        vstrbq_s8(to, four.val[0]), vstrbq_s8(to + depth, four.val[1]);
-        vstrbq_s8(to + 2 * depth, four.val[2]), vstrbq_s8(to + 3 * depth, four.val[3]);
-    }
-#endif
-    for (; i < depth; i++, to++, from += 4)
-        to[0] = from[0], to[depth] = from[1], to[2 * depth] = from[2], to[3 * depth] = from[3];
-}
-#if defined(__ARM_FEATURE_MVE)
-INLINE void store_four(int8_t *y, int32x4_t sums, float scale, int32_t zero, int count) {
-    float32x4_t values = vmulq_n_f32(vcvtq_f32_s32(sums), scale);
+INLINE int32x4_t rounded_four(int32x4_t sums, float32x4_t scales, int32_t zero) {
+    float32x4_t values = vmulq_f32(vcvtq_f32_s32(sums), scales);
 #if defined(NET_WIDE_SCALES)
     values = vmaxnmq_f32(vminnmq_f32(values, vdupq_n_f32(1000.0f)), vdupq_n_f32(-1000.0f));
 #endif
-    int32x4_t made = vaddq_n_s32(vcvtnq_s32_f32(values), zero);
-    made = vminq_s32(vmaxq_s32(made, vdupq_n_s32(-128)), vdupq_n_s32(127));
+    const int32x4_t made = vaddq_n_s32(vcvtnq_s32_f32(values), zero);
+    return vminq_s32(vmaxq_s32(made, vdupq_n_s32(-128)), vdupq_n_s32(127));
+}
+INLINE void store_four(int8_t *y, int32x4_t sums, float scale, int32_t zero, int count) {
+    const int32x4_t made = rounded_four(sums, vdupq_n_f32(scale), zero);
     if (count >= 4) {
         vstrbq_s32(y, made);
     } else {
         vstrbq_p_s32(y, made, vctp32q((uint32_t)count));
     }
 }
+/* Two words of 16 weights by 16 values of four pixels; all even registers hold sums. */
+#define TWO_BY_FOUR(weights) \
+    weights "vldrb.8 q2, [%[pixel]], #16\n vldrb.8 q3, [%[pixel]], #16\n" \
+    "vmladava.s8 %[a0], q0, q2\n vmladava.s8 %[b0], q1, q2\n vldrb.8 q2, [%[pixel]], #16\n" \
+    "vmladava.s8 %[a1], q0, q3\n vmladava.s8 %[b1], q1, q3\n vldrb.8 q3, [%[pixel]], #16\n" \
+    "vmladava.s8 %[a2], q0, q2\n vmladava.s8 %[b2], q1, q2\n" \
+    "vmladava.s8 %[a3], q0, q3\n vmladava.s8 %[b3], q1, q3\n"
 #endif
 /* Weights: [channels][depth]. */
 SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
     const int8_t *weight = l->weights + group * l->weights_step;
-    const int depth = l->depth;
-    for (int c = 0; c < l->out_channels; c++, y += plane, weight += depth) {
-        const int at = group * l->channels_step + c;
-        int32_t a0 = l->biases[at], a1 = a0, a2 = a0, a3 = a0;
+    const int32_t *bias = l->biases + group * l->channels_step;
+    const float *scale = l->scales + group * l->channels_step;
+    const int depth = l->depth, zero = l->y_zero;
+    for (int left = l->out_channels; left > 0; left -= 2, y += 2 * plane, bias += 2, scale += 2) {
+        const int8_t *second = left > 1 ? weight + depth : weight, *const next = weight + 2 * depth;
+        int32_t a0 = bias[0], a1 = a0, a2 = a0, a3 = a0, b0 = left > 1 ? bias[1] : 0, b1 = b0, b2 = b0, b3 = b0;
 #if defined(__ARM_FEATURE_MVE)
-        const packed *x0 = pixels, *x1 = x0 + depth, *x2 = x1 + depth, *x3 = x2 + depth;
-        const int8_t *from = weight;
-        for (int left = depth >> 4; left; left--, from += 16, x0 += 16, x1 += 16, x2 += 16, x3 += 16) {
-            const int8x16_t w = vldrbq_s8(from);
-            a0 = vmladavaq_s8(a0, w, vldrbq_s8(x0)), a1 = vmladavaq_s8(a1, w, vldrbq_s8(x1));
-            a2 = vmladavaq_s8(a2, w, vldrbq_s8(x2)), a3 = vmladavaq_s8(a3, w, vldrbq_s8(x3));
-        }
-        if (depth & 15) {
-            const mve_pred16_t some = vctp8q(depth & 15);
-            const int8x16_t w = vldrbq_z_s8(from, some);
-            a0 = vmladavaq_s8(a0, w, vldrbq_z_s8(x0, some)), a1 = vmladavaq_s8(a1, w, vldrbq_z_s8(x1, some));
-            a2 = vmladavaq_s8(a2, w, vldrbq_z_s8(x2, some)), a3 = vmladavaq_s8(a3, w, vldrbq_z_s8(x3, some));
-        }
-        int32x4_t sums = vdupq_n_s32(a0);
-        sums = vsetq_lane_s32(a1, sums, 1), sums = vsetq_lane_s32(a2, sums, 2), sums = vsetq_lane_s32(a3, sums, 3);
-        store_four(y, sums, l->scales[at], l->y_zero, count);
+        const packed *pixel = pixels;
+        const packed *const end = pixels + (depth >> 4) * 64;
+        if (pixel != end)
+            __asm__("1:\n" TWO_BY_FOUR("vldrb.8 q0, [%[weight]], #16\n vldrb.8 q1, [%[second]], #16\n")
+                    "cmp %[pixel], %[end]\n bne 1b"
+                    : [a0] "+Te"(a0), [a1] "+Te"(a1), [a2] "+Te"(a2), [a3] "+Te"(a3), [b0] "+Te"(b0), [b1] "+Te"(b1),
+                      [b2] "+Te"(b2), [b3] "+Te"(b3), [pixel] "+r"(pixel), [weight] "+r"(weight), [second] "+r"(second)
+                    : [end] "r"(end)
+                    : "cc", "memory", "q0", "q1", "q2", "q3");
+        if (depth & 15)
+            __asm__("vctp.8 %[some]\n" TWO_BY_FOUR("vpstt\n vldrbt.8 q0, [%[weight]]\n vldrbt.8 q1, [%[second]]\n")
+                    : [a0] "+Te"(a0), [a1] "+Te"(a1), [a2] "+Te"(a2), [a3] "+Te"(a3), [b0] "+Te"(b0), [b1] "+Te"(b1),
+                      [b2] "+Te"(b2), [b3] "+Te"(b3), [pixel] "+r"(pixel)
+                    : [some] "r"(depth & 15), [weight] "r"(weight), [second] "r"(second)
+                    : "memory", "q0", "q1", "q2", "q3");
+        const int32x4_t a = {a0, a1, a2, a3}, b = {b0, b1, b2, b3};
+        store_four(y, a, scale[0], zero, count);
+        if (left > 1) store_four(y + plane, b, scale[1], zero, count);
 #else
         for (int i = 0; i < depth; i++) {
-            a0 += weight[i] * pixels[i], a1 += weight[i] * pixels[depth + i];
-            a2 += weight[i] * pixels[2 * depth + i], a3 += weight[i] * pixels[3 * depth + i];
+            const packed *const at = pixels + (i >> 4) * 64 + (i & 15);
+            a0 += weight[i] * at[0], a1 += weight[i] * at[16], a2 += weight[i] * at[32], a3 += weight[i] * at[48];
+            b0 += second[i] * at[0], b1 += second[i] * at[16], b2 += second[i] * at[32], b3 += second[i] * at[48];
         }
-        store(y, a0, a1, a2, a3, l->scales[at], zero_point(l->y_zero), count);
+        store(y, a0, a1, a2, a3, scale[0], zero_point(zero), count);
+        if (left > 1) store(y + plane, b0, b1, b2, b3, scale[1], zero_point(zero), count);
 #endif
+        weight = next;
     }
 }
 
@@ -87,43 +77,51 @@ INLINE const tap *taps_of(const struct convolution *l, int channel, packed *scra
     (void)scratch;
     return l->weights + channel * l->kernel_h * l->kernel_w;
 }
-INLINE void widen(cell *to, const int8_t *from, uint32_t count) {
+INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from) {
 #if defined(__ARM_FEATURE_MVE)
-    for (int left = (int)count; left > 0; left -= 16, to += 16, from += 16) {
+    const int8x16_t zeros = vdupq_n_s8((int8_t)l->x_zero);
+    for (int left = l->row_step, at = 0; left > 0; left -= 16, at += 16) vstrbq_p_s8(row + at, zeros, vctp8q((uint32_t)left));
+    if (from == 0) return;
+    row += l->pad_left;
+    for (int left = l->in_w; left > 0; left -= 16, row += 16, from += 16) {
         const mve_pred16_t some = vctp8q((uint32_t)left);
-        vstrbq_p_s8(to, vldrbq_z_s8(from, some), some);
+        vstrbq_p_s8(row, vldrbq_z_s8(from, some), some);
     }
 #else
-    memcpy(to, from, count);
+    memset(row, l->x_zero, l->row_step);
+    if (from) memcpy(row + l->pad_left, from, l->in_w);
 #endif
 }
 #if defined(__ARM_FEATURE_MVE)
-/* Eight neighbours of a row, or four of them. */
+/* Eight neighbours of a row, or four of them; `apart` says where each lies if they are no neighbours in the input. */
 INLINE void eight(const struct convolution *l, const tap *taps, const cell *row, int height, int width, int next,
-                  uint32x4_t apart, int32x4_t *sums) {
+                  int step, uint32x4_t apart, int32x4_t *sums) {
+#pragma GCC unroll 3
     for (int i = 0; i < height; i++, row += l->dilation_h * l->row_step)
+#pragma GCC unroll 3
         for (int j = 0; j < width; j++) {
             const cell *const from = row + j * l->dilation_w;
             const int32_t value = *taps++;
-            if (l->stride_w == 1) {
+            __asm__ volatile("" ::: "memory"); /* GCC would load every value first, and spill them */
+            if (step == 1) {
                 sums[0] = vmlaq_n_s32(sums[0], vldrbq_s32(from), value);
                 if (next) sums[1] = vmlaq_n_s32(sums[1], vldrbq_s32(from + 4), value);
             } else {
                 sums[0] = vmlaq_n_s32(sums[0], vldrbq_gather_offset_s32(from, apart), value);
-                if (next) sums[1] = vmlaq_n_s32(sums[1], vldrbq_gather_offset_s32(from + 4 * l->stride_w, apart), value);
+                if (next) sums[1] = vmlaq_n_s32(sums[1], vldrbq_gather_offset_s32(from + 4 * step, apart), value);
             }
         }
 }
 INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
-                        int8_t *y, int height, int width) {
-    const uint32x4_t apart = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)l->stride_w);
-    for (int left = l->out_w; left > 0; left -= 8, y += 8, row += 8 * l->stride_w) {
+                        int8_t *y, int height, int width, int step) {
+    const uint32x4_t apart = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)step);
+    for (int left = l->out_w; left > 0; left -= 8, y += 8, row += 8 * step) {
         int32x4_t sums[2] = {vdupq_n_s32(bias), vdupq_n_s32(bias)};
         if (left > 4) {
-            eight(l, taps, row, height, width, 1, apart, sums);
+            eight(l, taps, row, height, width, 1, step, apart, sums);
             store_four(y + 4, sums[1], scale, l->y_zero, left - 4);
         } else {
-            eight(l, taps, row, height, width, 0, apart, sums);
+            eight(l, taps, row, height, width, 0, step, apart, sums);
         }
         store_four(y, sums[0], scale, l->y_zero, left);
     }
@@ -132,10 +130,14 @@ INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
 #if defined(__ARM_FEATURE_MVE)
-    if (l->kernel_h == 3 && l->kernel_w == 3) {
-        row_of_size(l, taps, row, bias, scale, y, 3, 3);
+    if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1 && l->stride_w == 1) {
+        row_of_size(l, taps, row, bias, scale, y, 3, 3, 1);
+    } else if (l->kernel_h == 3 && l->kernel_w == 3) {
+        row_of_size(l, taps, row, bias, scale, y, 3, 3, l->stride_w);
+    } else if (l->stride_w == 1) {
+        row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, 1);
     } else {
-        row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w);
+        row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, l->stride_w);
     }
 #else
     const int step = l->stride_w;
@@ -151,19 +153,36 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
 #endif
 }
 
-/* Weights: [rows][inputs]. */
-INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int rows, int32_t *sums) {
+/* All outputs of one vector, `step` apart. Weights: [outputs][inputs]. */
+SHARED void products(const int8_t *weight, const int32_t *bias, const float *scale, int inputs, int outputs, int y_zero,
+                     const int8_t *x, int8_t *y, int step) {
 #if defined(__ARM_FEATURE_MVE)
-    for (int left = inputs; left > 0; left -= 16, weight += 16, x += 16) {
-        const mve_pred16_t some = vctp8q((uint32_t)left);
-        const int8x16_t values = vldrbq_z_s8(x, some);
-#pragma GCC unroll 4
-        for (int i = 0; i < rows; i++) sums[i] = vmladavaq_s8(sums[i], values, vldrbq_z_s8(weight + i * inputs, some));
+    const uint32x4_t places = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)step);
+    for (; outputs > 0; outputs -= 4, bias += 4, scale += 4, y += 4 * step) {
+        const int8_t *w0 = weight, *w1 = outputs > 1 ? w0 + inputs : w0, *w2 = outputs > 2 ? w1 + inputs : w0;
+        const int8_t *w3 = outputs > 3 ? w2 + inputs : w0, *values = x, *const end = x + (inputs & ~15);
+        int32_t a = 0, b = 0, c = 0, d = 0;
+        for (; values != end; values += 16, w0 += 16, w1 += 16, w2 += 16, w3 += 16) {
+            const int8x16_t v = vldrbq_s8(values);
+            a = vmladavaq_s8(a, v, vldrbq_s8(w0)), b = vmladavaq_s8(b, v, vldrbq_s8(w1));
+            c = vmladavaq_s8(c, v, vldrbq_s8(w2)), d = vmladavaq_s8(d, v, vldrbq_s8(w3));
+        }
+        if (inputs & 15) {
+            const mve_pred16_t some = vctp8q((uint32_t)(inputs & 15));
+            const int8x16_t v = vldrbq_z_s8(values, some);
+            a = vmladavaq_s8(a, v, vldrbq_z_s8(w0, some)), b = vmladavaq_s8(b, v, vldrbq_z_s8(w1, some));
+            c = vmladavaq_s8(c, v, vldrbq_z_s8(w2, some)), d = vmladavaq_s8(d, v, vldrbq_z_s8(w3, some));
+        }
+        const mve_pred16_t used = vctp32q((uint32_t)outputs);
+        const int32x4_t products = {a, b, c, d}, sums = vaddq_s32(products, vldrwq_z_s32(bias, used));
+        vstrbq_scatter_offset_p_s32(y, places, rounded_four(sums, vldrwq_z_f32(scale, used), y_zero), used);
+        weight += 4 * inputs;
     }
 #else
-    for (int j = 0; j < inputs; j++)
-        for (int i = 0; i < rows; i++) sums[i] += x[j] * weight[i * inputs + j];
+    for (; outputs; outputs--, y += step) {
+        int32_t sum = *bias++;
+        for (int i = 0; i < inputs; i++) sum += x[i] * *weight++;
+        *y = saturate(requantise(sum, factor_of(*scale++)) + zero_point(y_zero));
+    }
 #endif
 }
-#define ROWS_AT_ONCE 4
-#define ROW_BYTES(inputs) (inputs)

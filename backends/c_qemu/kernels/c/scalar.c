@@ -18,13 +18,44 @@ INLINE uint32_t *words_of(const struct convolution *l, packed *scratch) {
 INLINE void unpack(const struct convolution *l, packed *scratch) {
     (void)l, (void)scratch;
 }
-INLINE void two_by_two(const int8_t *weight, const packed *pixel, int depth, int32_t *a, int32_t *b) {
-    int32_t a0 = a[0], a1 = a[1], b0 = b[0], b1 = b[1];
-    const int8_t *const end = pixel + 4 * depth;
+#if defined(__thumb__) && !defined(__thumb2__) /* Cortex-M0+: eight registers hold no more */
+#define AT_ONCE 2
+#else
+#define AT_ONCE 4
+#endif
+/* Two channels by two or four pixels. */
+INLINE void two_channels(const int8_t *weight, const packed *pixel, int depth, int32_t *a, int32_t *b) {
+#if AT_ONCE == 4
+    int32_t a0 = a[0], a1 = a[1], a2 = a[2], a3 = a[3], b0 = b[0], b1 = b[1], b2 = b[2], b3 = b[3];
+    const packed *const end = pixel + 4 * depth;
+#if defined(__thumb2__) /* all registers but one are in use, which GCC does not manage; the end lies on the stack */
+    int32_t p, q, u, v;
+    __asm__("1:\n ldrsb %[p], [%[weight]], #1\n ldrsb %[q], [%[weight]], #1\n"
+            "ldrsb %[u], [%[pixel]], #1\n ldrsb %[v], [%[pixel]], #1\n"
+            "mla %[a0], %[p], %[u], %[a0]\n mla %[b0], %[q], %[u], %[b0]\n ldrsb %[u], [%[pixel]], #1\n"
+            "mla %[a1], %[p], %[v], %[a1]\n mla %[b1], %[q], %[v], %[b1]\n ldrsb %[v], [%[pixel]], #1\n"
+            "mla %[a2], %[p], %[u], %[a2]\n mla %[b2], %[q], %[u], %[b2]\n ldr %[u], %[end]\n"
+            "mla %[a3], %[p], %[v], %[a3]\n mla %[b3], %[q], %[v], %[b3]\n cmp %[pixel], %[u]\n bne 1b"
+            : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [b0] "+r"(b0), [b1] "+r"(b1), [b2] "+r"(b2),
+              [b3] "+r"(b3), [pixel] "+r"(pixel), [weight] "+r"(weight), [p] "=&r"(p), [q] "=&r"(q), [u] "=&r"(u),
+              [v] "=&r"(v)
+            : [end] "m"(end)
+            : "cc", "memory");
+#else
     for (; pixel != end; pixel += 4, weight += 2) {
+        const int32_t p = weight[0], q = weight[1];
+        a0 += p * pixel[0], a1 += p * pixel[1], a2 += p * pixel[2], a3 += p * pixel[3];
+        b0 += q * pixel[0], b1 += q * pixel[1], b2 += q * pixel[2], b3 += q * pixel[3];
+    }
+#endif
+    a[2] = a2, a[3] = a3, b[2] = b2, b[3] = b3;
+#else
+    int32_t a0 = a[0], a1 = a[1], b0 = b[0], b1 = b[1];
+    for (const packed *const end = pixel + 4 * depth; pixel != end; pixel += 4, weight += 2) {
         const int32_t u = pixel[0], v = pixel[1], p = weight[0], q = weight[1];
         a0 += p * u, a1 += p * v, b0 += q * u, b1 += q * v;
     }
+#endif
     a[0] = a0, a[1] = a1, b[0] = b0, b[1] = b1;
 }
 /* Weights: [channels / 2][depth][2 channels]. */
@@ -34,7 +65,7 @@ SHARED void multiply(const struct convolution *l, int group, const packed *pixel
         const int at = group * l->channels_step + c;
         const int32_t first = l->biases[at], second = l->biases[at + 1];
         int32_t a[4] = {first, first, first, first}, b[4] = {second, second, second, second};
-        for (int i = 0; i < count; i += 2) two_by_two(weight, pixels + i, l->depth, a + i, b + i);
+        for (int i = 0; i < count; i += AT_ONCE) two_channels(weight, pixels + i, l->depth, a + i, b + i);
         store(y, a[0], a[1], a[2], a[3], l->scales[at], zero_point(l->y_zero), count);
         if (c + 1 == l->out_channels) break;
         store(y + plane, b[0], b[1], b[2], b[3], l->scales[at + 1], zero_point(l->y_zero), count);
@@ -51,24 +82,44 @@ INLINE const tap *taps_of(const struct convolution *l, int channel, packed *scra
     (void)scratch;
     return l->weights + channel * l->kernel_h * l->kernel_w;
 }
-INLINE void widen(cell *to, const int8_t *from, uint32_t count) {
-    memcpy(to, from, count);
+INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from) {
+    memset(row, l->x_zero, l->row_step);
+    if (from) memcpy(row + l->pad_left, from, l->in_w);
 }
-SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
-                           int8_t *y) {
-    const int step = l->stride_w, down = l->dilation_h * l->row_step, height = l->kernel_h, width = l->kernel_w;
+/* Neighbours of a row, `AT_ONCE` at a time; rows have as many values as the last ones read. */
+INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
+                        int8_t *y, int height, int width, int step, int gap) {
+    const int down = l->dilation_h * l->row_step;
     const int32_t zero = zero_point(l->y_zero);
-    for (int left = l->out_w; left > 0; left -= 2, row += 2 * step, y += 2) {
-        int32_t sums[2] = {bias, bias};
+    for (int left = l->out_w; left > 0; left -= AT_ONCE, row += AT_ONCE * step, y += AT_ONCE) {
+        int32_t sums[4] = {bias, bias, bias, bias};
         const tap *weight = taps;
         const cell *from = row;
         for (int i = 0; i < height; i++, from += down)
+#pragma GCC unroll 3
             for (int j = 0; j < width; j++) {
                 const int32_t value = *weight++;
-                const cell *const at = from + j * l->dilation_w;
-                sums[0] += value * at[0], sums[1] += value * at[step];
+                const cell *const at = from + j * gap;
+#pragma GCC unroll 4
+                for (int k = 0; k < AT_ONCE; k++) sums[k] += value * at[k * step];
             }
+#if AT_ONCE == 4
+        store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
+#else
         store_some(y, sums, scale, zero, left < 2 ? 1 : 2);
+#endif
+    }
+}
+SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
+                           int8_t *y) {
+    if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1 && l->stride_w <= 2) {
+        if (l->stride_w == 1) {
+            row_of_size(l, taps, row, bias, scale, y, 3, 3, 1, 1);
+        } else {
+            row_of_size(l, taps, row, bias, scale, y, 3, 3, 2, 1);
+        }
+    } else {
+        row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, l->stride_w, l->dilation_w);
     }
 }
 
