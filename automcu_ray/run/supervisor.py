@@ -81,8 +81,8 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     )
     try:
         return _run(plan, folder, repository, console)
-    except BaseException:
-        if name := cluster.died():
+    except BaseException as error:
+        if name := cluster.died(error):
             cluster.stop()  # of a sweep's Ray, too
             raise ToolMissingError(
                 f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished is "
