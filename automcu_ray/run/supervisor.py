@@ -32,6 +32,7 @@ from automcu_ray.run.assembly import make_searcher
 from automcu_ray.run.plan import Plan
 from automcu_ray.runtime import cluster
 from automcu_ray.runtime.cluster import ray
+from automcu_ray.runtime.last_words import last_words
 from automcu_ray.runtime.run_folder import RunFolder, host, versions
 from backends.toolchain import Toolchain
 from trainables.datasets.base import Dataset
@@ -79,8 +80,10 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     repository.append(
         Started(at_s=time.time(), resumed=resumed, versions=versions(), engine=engine, host=host(), data=data)
     )
+    unheard = f"error: this run was ended from outside, or by Ray. What is finished is kept: --resume {folder.path}."
     try:
-        return _run(plan, folder, repository, console)
+        with last_words(unheard):
+            return _run(plan, folder, repository, console)
     except BaseException as error:
         if name := cluster.died(error):
             cluster.stop()  # of a sweep's Ray, too

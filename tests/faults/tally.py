@@ -42,9 +42,10 @@ def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]] if journal.exists() else []
 
 
-def judge_screen(said: str, status: int | None, *, killed: bool) -> Counter[str]:
+def judge_screen(said: str, status: int | None) -> Counter[str]:
     """Count what a search that has ended should not have said, and whether it said why it ended."""
-    explained = killed or status == 0 or "error: " in said or "stopped before the end" in said or "no network" in said
+    lines = ("error: ", "stopped before the end", "no network was found")
+    explained = status == 0 or any(line in said for line in lines) or "\nrun: " not in said  # or it has hardly begun
     return Counter(
         {"hangs": int(status is None), "tracebacks": len(TRACES.findall(said)), "ended unsaid": int(not explained)}
     )

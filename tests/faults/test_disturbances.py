@@ -85,7 +85,7 @@ def disturbed(kind: str, runs: Path, rng: Random) -> Counter[str]:
     wrong: Counter[str] = Counter()
     for _ in range(3):
         wrong.update(orphans=len(search.left(ORPHAN_S)))
-        wrong.update(judge_screen(search.said(), status, killed=False))
+        wrong.update(judge_screen(search.said(), status))
         wrong.update(judge_journal(run, b"", search.said(), TRAINED, over=status == 0))
         if status == 0:
             return wrong

@@ -95,8 +95,7 @@ def one_run(runs: Path, model: Path, seed: int, ends: list[Fault], survived: lis
         for fault in hits:
             tally.add(str(last := fault), Counter(tries=1))
         over = status == 0 or life == MOST_LIVES + 2
-        killed = any(fault.kind == "driver" and fault.number == signal.SIGKILL for fault in hits)
-        wrong = judge_screen(said, status, killed=killed) + judge_journal(run, before, said, TRAINED, over=over)
+        wrong = judge_screen(said, status) + judge_journal(run, before, said, TRAINED, over=over)
         wrong["orphans"] = len(left)
         wrong["trained twice"], twice = wrong["trained twice"] - twice, wrong["trained twice"]
         tally.add(str(last), wrong)
