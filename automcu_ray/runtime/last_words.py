@@ -2,19 +2,31 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-_SAY_UNLESS_TOLD = 'read -r _ || echo "$0" >&2'  # the other end of its input is this process alone: its end closes that
+# The other end of its input is this process alone, whose end closes it.
+_BESIDE = """
+pids=
+while read -r word; do [ "$word" = said ] && exit; pids="$pids $word"; done
+echo "$0" >&2
+[ -z "$pids" ] || kill -9 $pids 2>/dev/null
+"""
 
 
 @contextlib.contextmanager
-def last_words(line: str) -> Iterator[None]:
-    """Have a line said on stderr by a small process beside this one, should this one not come out of the block."""
-    with subprocess.Popen(
-        ["sh", "-c", _SAY_UNLESS_TOLD, line], stdin=subprocess.PIPE, start_new_session=True
-    ) as beside:
-        try:
-            yield
-        finally:
+def last_words(line: str) -> Iterator[Callable[[Iterable[int]], None]]:
+    """Have a line said on stderr by a small process beside this one, should this one not come out of the block.
+
+    It then kills the processes that what is yielded has been told of: Ray's agents would else stay for a minute.
+    """
+    command = ["sh", "-c", _BESIDE, line]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as beside:
+
+        def tell(*words: object) -> None:
             with contextlib.suppress(BrokenPipeError):  # somebody has ended it
-                beside.communicate(b"\n")
+                print(*words, sep="\n", file=beside.stdin, flush=True)
+
+        try:
+            yield lambda pids: tell(*pids)
+        finally:
+            tell("said")
