@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
+SUPPLY_VENV := .venv-supply
 ARGS ?=
 PIP_ARGS ?=
 FAULTS ?= 10
@@ -15,7 +16,7 @@ FUZZ ?= 10000
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search quick test attacks test-slow faults fuzz lint bench check-vllm doctor docs docs-serve setup tools clean help
+.PHONY: search quick test attacks test-slow faults fuzz lint bench check-vllm supply doctor docs docs-serve setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
@@ -56,6 +57,12 @@ bench: setup  ## print the figures of BENCHMARKS.md
 check-vllm:  ## engines vllm and openai against vLLM itself, in .venv-vllm: ten minutes
 	scripts/check_vllm.sh
 
+supply: setup $(SUPPLY_VENV)/.installed  ## licences of what is installed, an SBOM, and known vulnerabilities (asks the network)
+	$(SUPPLY_VENV)/bin/pip-licenses --python=$(BIN)/python --from=mixed --order=license
+	$(BIN)/python -m pytest tests/test_licences.py
+	$(SUPPLY_VENV)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-file sbom.cdx.json
+	scripts/audit.sh $(SUPPLY_VENV)/bin/pip-audit constraints.txt
+
 docs: $(DOCS_VENV)/.installed  ## build the site into site/, links checked
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 
@@ -76,16 +83,23 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# The site is made from sources that nothing imports, so its few packages do without torch and Ray.
+# What is not needed to run or to test: the site is made from sources that nothing imports, so it does without torch and Ray.
+define install_extra
+	@echo "Installing extra $(2) into $(1) (pyproject.toml)"
+	$(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3) $$($(PYTHON) -c \
+		'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(2)"])')
+	@touch $(1)/.installed
+endef
+
 $(DOCS_VENV)/.installed: pyproject.toml constraints.txt
-	@echo "Installing what the site needs into $(DOCS_VENV) (pyproject.toml, extra docs)"
-	$(PYTHON) -m venv $(DOCS_VENV)
-	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $$($(PYTHON) -c \
-		'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
-	@touch $@
+	$(call install_extra,$(DOCS_VENV),docs,-c constraints.txt)
+
+$(SUPPLY_VENV)/.installed: pyproject.toml
+	$(call install_extra,$(SUPPLY_VENV),supply)
 
 clean:  ## remove virtual environments, the site and caches; runs/ stays
-	rm -rf $(VENV) $(DOCS_VENV) site .mypy_cache .ruff_cache .pytest_cache build *.egg-info
+	rm -rf $(VENV) $(DOCS_VENV) $(SUPPLY_VENV) sbom.cdx.json site .mypy_cache .ruff_cache .pytest_cache build *.egg-info
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

@@ -4,9 +4,13 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests run side by side
 
+import ipaddress
 import platform
 import signal
+import socket
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -19,6 +23,36 @@ from backends.programs import missing
 
 MARKS = {"ray_cluster": "ray", "gcc": "toolchain", "host_gcc": "toolchain", "qemu": "toolchain", "sandbox": "jail"}
 LONGEST_FIRST = ("ray", "jail", "training", "toolchain")
+
+
+def _own_address() -> str:
+    """Return the address that this machine would send from, which Ray gives its processes; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("192.0.2.1", 9))
+        except OSError:  # no network at all
+            return "127.0.0.1"
+        return str(asked.getsockname()[0])
+
+
+OWN_ADDRESS = _own_address()
+
+
+def _refuse_network(event: str, about: tuple[Any, ...]) -> None:
+    """Let no test depend on what is beyond this machine; a datagram socket sends nothing by connecting."""
+    if event != "socket.connect" or about[0].family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    host = about[1][0]
+    if (
+        about[0].type & socket.SOCK_DGRAM
+        or host in ("localhost", OWN_ADDRESS)
+        or ipaddress.ip_address(host).is_loopback
+    ):
+        return
+    raise RuntimeError(f"tests do without a network: {host} is beyond this machine. Serve it on 127.0.0.1.")
+
+
+sys.addaudithook(_refuse_network)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,18 +1,25 @@
-"""The default install stays free of GPL code and of vLLM."""
+"""What is installed: no GPL code and no vLLM in the core, licences that are known, and every version locked."""
 
 import re
 from importlib import metadata
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
 PROJECT = "automcu-ray"
+CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
+ALLOWED = re.compile(
+    r"\b(MIT|MIT-CMU|HPND|BSD|0BSD|Apache|MPL|Mozilla Public|PSF|Python Software Foundation|ISC|Zlib|CC0|Unlicense)\b"
+)
+OF_TORCH = {"triton"}  # whose CUDA build asks for a version of its own
+GPL = re.compile(r"(?<!L)GPL|General Public")
 
 
-def core_packages() -> dict[str, metadata.Distribution]:
-    """Return every distribution that `pip install automcu-ray` brings on this machine, extras left out."""
+def packages(*extras: str) -> dict[str, metadata.Distribution]:
+    """Return every distribution that `pip install automcu-ray[extras]` brings on this machine, this one included."""
     found: dict[str, metadata.Distribution] = {}
     seen = set()
-    todo = [(PROJECT, frozenset[str]())]
+    todo = [(PROJECT, frozenset(extras))]
     while todo:
         name, extras = todo.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()
@@ -36,8 +43,19 @@ def licence(distribution: metadata.Distribution) -> str:
 
 
 def test_core_pulls_no_gpl_package_and_no_vllm() -> None:
-    packages = core_packages()
-    assert {"torch", "ray", "onnx", "emx-onnx-cgen", "openai", "pyserial"} <= packages.keys()
-    assert "vllm" not in packages
-    gpl = {name: licence(d) for name, d in packages.items() if re.search(r"(?<!L)GPL|General Public", licence(d))}
+    core = packages()
+    assert {"torch", "ray", "onnx", "emx-onnx-cgen", "openai", "pyserial"} <= core.keys()
+    assert "vllm" not in core
+    gpl = {name: licence(distribution) for name, distribution in core.items() if GPL.search(licence(distribution))}
     assert {name: text for name, text in gpl.items() if "Lesser" not in text} == {}
+
+
+def test_every_package_has_a_licence_that_is_allowed() -> None:
+    texts = {name: licence(distribution) for name, distribution in packages("dev").items()}
+    assert {name: text for name, text in texts.items() if not ALLOWED.search(text) or GPL.search(text)} == {}
+
+
+def test_every_package_is_locked() -> None:
+    lines = [line.partition("==")[0] for line in CONSTRAINTS.read_text().splitlines() if "==" in line]
+    locked = {re.sub(r"[-_.]+", "-", line).lower() for line in lines}
+    assert packages("dev").keys() - locked - {PROJECT} <= OF_TORCH

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Discriminator, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, LayerCost, RamUsage
 from automcu_ray.core.models import FrozenModel, Int64
@@ -34,8 +34,9 @@ class InputEncoding(Encoding):
 class NetworkManifest(FrozenModel):
     """What is in a bundle, as `manifest.json` there says it; None for what was not measured.
 
-    `output` is None where what ships does not compute as onnxruntime does. What has a default was not told by the first
-    versions; keys of later versions are passed over. `profile` is measured between layers;
+    `output` is None where what ships does not compute as onnxruntime does. `layers` says which layer of the network a
+    node of the ONNX files and of the C stands for, since their names are ours. What has a default was not told by the
+    first versions; keys of later versions are passed over. `profile` is measured between layers;
     `estimated_latency_ms` is the instructions by the cycles that one takes, as the target's file says.
     """
 
@@ -78,6 +79,7 @@ class NetworkManifest(FrozenModel):
     teacher: str | None = None
     versions: dict[str, str]
     architecture: dict[str, Any] | str | None
+    layers: dict[str, str] = Field(default_factory=dict)
 
 
 class TableManifest(FrozenModel):

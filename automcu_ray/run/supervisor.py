@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from automcu_ray.run.finalists import next_finalists, shipped
 from automcu_ray.run.plan import Plan
 from automcu_ray.runtime import cluster
 from automcu_ray.runtime.cluster import ray
+from automcu_ray.runtime.last_words import last_words
 from automcu_ray.runtime.run_folder import RunFolder, host, versions
 from backends.toolchain import Toolchain
 from trainables.datasets.base import Dataset
@@ -83,10 +85,12 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     repository.append(
         Started(at_s=time.time(), resumed=resumed, versions=versions(), engine=engine, host=host(), data=data)
     )
+    unheard = f"error: this run was ended from outside, or by Ray. What is finished is kept: --resume {folder.path}."
     try:
-        return _run(plan, folder, repository, console)
-    except BaseException:
-        if name := cluster.died():
+        with last_words(unheard) as also_end:
+            return _run(plan, folder, repository, console, also_end)
+    except BaseException as error:
+        if name := cluster.died(error):
             cluster.stop()  # of a sweep's Ray, too
             raise ToolMissingError(
                 f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished is "
@@ -98,7 +102,9 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
         write_report(folder.report, plan.config, plan.task, repository)
 
 
-def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> Manifest | None:
+def _run(
+    plan: Plan, folder: RunFolder, repository: Repository, console: Console, also_end: Callable[[Iterable[int]], None]
+) -> Manifest | None:
     if finished := repository.last(Finished):
         return finished.manifest
     config, dataset, started_s = plan.config, plan.dataset, time.monotonic()
@@ -106,6 +112,7 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
         say(console, doubt)
     with console.status("starting Ray"):
         ours = cluster.start(config.resources)
+    also_end(cluster.agents())
     try:
         if not _search(plan, folder, repository, console):
             return None

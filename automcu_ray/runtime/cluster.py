@@ -18,13 +18,14 @@ import ray
 import torch
 from ray import tune
 
-from automcu_ray.core.errors import ConfigError, ToolMissingError
+from automcu_ray.core.errors import AutoMcuError, ConfigError, ToolMissingError
 from automcu_ray.runtime import interruption, ray_patches
 from automcu_ray.runtime.config import Resources
 from automcu_ray.runtime.ray_watch import RayWatch
 
-__all__ = ["died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
+__all__ = ["agents", "died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
 
+ENDING_S = 10.0  # a raylet whose agent has died takes seconds to end, while calls to it fail already
 MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
 _CODE = Path(__file__).resolve().parents[2]  # the checkout, or site-packages
 _watch: RayWatch | None = None
@@ -94,9 +95,21 @@ def stop() -> None:
         ray.shutdown()
 
 
-def died() -> str:
-    """Return which of Ray's own processes has ended too early; "" while all is well."""
-    return "" if _watch is None else _watch.died
+def died(error: BaseException | None = None) -> str:
+    """Return which of Ray's own processes has ended too early; "" while all is well.
+
+    An `error` that is not of this project's may be the first sign: a process that is about to end is waited for.
+    """
+    if _watch is None:
+        return ""
+    if isinstance(error, Exception) and not isinstance(error, AutoMcuError | OSError):
+        _watch.wait(ENDING_S)
+    return _watch.died
+
+
+def agents() -> tuple[int, ...]:
+    """Return the processes of the Ray started here that outlive its raylet by a minute, in which they try to say so."""
+    return () if _watch is None else tuple(_watch.agents)
 
 
 def _check_loopback() -> None:

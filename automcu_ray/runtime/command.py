@@ -12,6 +12,7 @@ from automcu_ray.core.errors import AutoMcuError, ConfigError, ToolMissingError
 from automcu_ray.runtime import interruption
 
 FIX_AND_TRY_AGAIN = 2
+KEPT = "What is finished is kept: go on (search: --resume; else by the same command)."
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 STYLE: dict[str, Any] = dict(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -33,10 +34,12 @@ def run_app(app: typer.Typer) -> None:
         _run(app)
     finally:
         if interruption.urgent():  # Ray has died, and would be waited for at this process's end
-            status = sys.exc_info()[1]
+            ended = sys.exc_info()[1]
+            if not isinstance(ended, SystemExit):  # its death came while an error of another kind was on its way
+                print(f"error: Ray has ended before its time ({type(ended).__name__}). {KEPT}", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(status.code if isinstance(status, SystemExit) and isinstance(status.code, int) else 1)
+            os._exit(ended.code if isinstance(ended, SystemExit) and isinstance(ended.code, int) else FIX_AND_TRY_AGAIN)
 
 
 def _run(app: typer.Typer) -> None:
@@ -52,8 +55,7 @@ def _run(app: typer.Typer) -> None:
             raise
         where = f"{trouble.filename}: " if trouble.filename else ""
         print(
-            f"error: {where}{trouble.strerror}. What is finished is kept: make room, or the folder writable, then go "
-            "on (search: --resume; else by the same command).",
+            f"error: {where}{trouble.strerror}. Make room, or the folder writable. {KEPT}",
             file=sys.stderr,
         )
         sys.exit(FIX_AND_TRY_AGAIN)

@@ -22,18 +22,26 @@ class RayWatch:
     def __init__(self) -> None:
         self.died = ""
         self._over = False
+        self._noticed = threading.Event()
         self._files: dict[int, tuple[int, str]] = {}  # a pidfd: its process and name
         for pid in _children(os.getpid()) if hasattr(os, "pidfd_open") else ():
             if (name := Path(f"/proc/{pid}/comm").read_text().strip()) in _NEEDED:
                 self._files[os.pidfd_open(pid)] = pid, name
+        raylets = [pid for pid, name in self._files.values() if name == "raylet"]
+        self.agents = [child for pid in raylets for child in _children(pid) if _is_agent(child)]
         atexit.register(self.close)  # before Ray's own end, which was registered earlier
         threading.Thread(target=self._wait, daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        """Return when a process has died, or after so many seconds: errors of Ray's come before its process is gone."""
+        with contextlib.suppress(KeyboardInterrupt):  # our own, to say so
+            self._noticed.wait(seconds)
 
     def close(self) -> None:
         """Let Ray end in peace; where one process has died, kill the others, which would wait for it."""
         self._over = True
         for pid, _ in self._files.values() if self.died else ():
-            for left in (*_children(pid), pid):  # workers and agents of the raylet
+            for left in (*_children(pid), *self.agents, pid):  # workers, and agents, whose parent may be gone
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(left, signal.SIGKILL)
 
@@ -45,6 +53,13 @@ class RayWatch:
         if ended and not self._over:
             _, self.died = self._files[ended[0][0]]
             interruption.interrupt_main()
+            self._noticed.set()
+
+
+def _is_agent(pid: int) -> bool:
+    with contextlib.suppress(OSError):  # it ended meanwhile
+        return b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes().lower()
+    return False
 
 
 def _children(parent: int) -> list[int]:

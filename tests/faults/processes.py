@@ -1,5 +1,6 @@
 """A search as a tree of processes: who belongs to it, who is what, and who is left."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,12 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "search.py"
+STAND_IN = Path(__file__).with_name("stand_in")  # for vLLM
 TITLES = {  # of the processes that can be hit, by what their command lines begin with; Ray sets those of its actors
     "worker": "ray::ResourceTrainable",
     "toolchain": "ray::Toolchain",
-    "engine": "ray::_Server",
+    "engine": "ray::Server",
     "raylet": "raylet",
     "gcs": "gcs_server",
+    "agent": "ray::RuntimeEnvAgent",
 }
 
 
@@ -25,10 +28,6 @@ class Process(NamedTuple):
     parent: int
     started: int
     title: str
-
-    @property
-    def alive(self) -> bool:
-        return any((one.pid, one.started) == (self.pid, self.started) for one in everyone())
 
 
 def everyone() -> list[Process]:
@@ -48,39 +47,49 @@ def everyone() -> list[Process]:
 class Search:
     """A search in a session of its own, and all processes of it that were ever seen."""
 
-    def __init__(self, runs: Path, *flags: str) -> None:
-        self.output = runs / "output.txt"
+    def __init__(
+        self, runs: Path, *flags: str, before: tuple[str, ...] = (), output: str = "output.txt", **environment: str
+    ) -> None:
+        self.output = runs / output
         self.seen: set[Process] = set()
-        environment = {**os.environ, "AUTOMCU_CACHE": str(runs / "cache")}
-        with self.output.open("wb") as output:
+        path = os.pathsep.join([str(STAND_IN), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "AUTOMCU_CACHE": str(runs / "cache"), "PYTHONPATH": path, **environment}
+        with self.output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), "--runs", str(runs), *flags],
-                stdout=output,
+                [*before, sys.executable, str(SCRIPT), "--runs", str(runs), *flags],
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
 
-    def find(self, kind: str) -> list[Process]:
-        """Look around; return the processes of a kind."""
+    def look(self) -> list[Process]:
+        """Return the processes of this search, the driver among them."""
         known, all_ = {self.process.pid}, everyone()
         for _ in range(6):  # generations
             known |= {one.pid for one in all_ if one.parent in known}
         mine = [one for one in all_ if one.pid in known]
         self.seen.update(mine)
+        return mine
+
+    def find(self, kind: str) -> list[Process]:
+        """Look around; return the processes of a kind."""
         if kind == "driver":
-            return [one for one in mine if one.pid == self.process.pid]
-        return [one for one in mine if one.title.startswith(TITLES[kind])]
+            return [one for one in self.look() if one.pid == self.process.pid]
+        return [one for one in self.look() if one.title.startswith(TITLES[kind])]
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace")
 
     def wait(self, timeout_s: float) -> int | None:
         """Return the exit status; None where it hangs, and is killed."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            self.find("driver")
+            self.look()
             if (status := self.process.poll()) is not None:
                 return status
-            time.sleep(0.5)
+            time.sleep(0.3)
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         return None
@@ -88,8 +97,13 @@ class Search:
     def left(self, timeout_s: float) -> list[Process]:
         """Return the processes that outlive the search by so long; they are killed."""
         deadline = time.monotonic() + timeout_s
-        while (left := [one for one in self.seen if one.alive]) and time.monotonic() < deadline:
-            time.sleep(1)
+        while (left := self._alive()) and time.monotonic() < deadline:
+            time.sleep(0.3)
         for one in left:
-            os.kill(one.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # just now
+                os.kill(one.pid, signal.SIGKILL)
         return left
+
+    def _alive(self) -> list[Process]:
+        here = {(one.pid, one.started): one for one in everyone()}
+        return [here[key] for key in {(one.pid, one.started) for one in self.seen} & here.keys()]

@@ -77,6 +77,7 @@ def evaluate_on_test(
         else None,
         test_vectors=f"images, inputs and labels; {OUTPUTS if shipped is None else NO_OUTPUTS}",
         test_accuracy_float=trained.as_float.accuracy(test.images, test.labels),
+        layers=deployed.labels,
         **about,
     )
     network = dataclasses.replace(deployed, float_onnx=trained.float_onnx)

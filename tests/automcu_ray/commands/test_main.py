@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.commands.main import app, main
+from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_app
 
 SLOW_IMPORTS = {"torch", "ray", "numpy", "scipy", "onnx", "pyarrow", "sklearn", "matplotlib"}
@@ -65,6 +66,20 @@ def test_an_error_of_ours_is_not_taken_for_the_disks(signals: None, monkeypatch:
     monkeypatch.setattr(sys, "argv", ["automcu", "search"])
     with pytest.raises(RuntimeError, match="a bug"):
         run_app(app)
+
+
+def test_an_error_on_its_way_while_ray_dies_is_one_line_too(
+    signals: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*about: object) -> None:
+        monkeypatch.setattr(interruption, "_urgent", True)
+        raise RuntimeError("no raylet")
+
+    monkeypatch.setattr("automcu_ray.commands.search.compose", broken)
+    monkeypatch.setattr("os._exit", sys.exit)  # whose end is real: nothing is waited for
+    assert automcu(monkeypatch, "search") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: Ray has ended before its time (RuntimeError).") and error.count("\n") == 1
 
 
 def test_it_starts_without_what_takes_seconds_to_import() -> None:

@@ -196,6 +196,18 @@ def test_a_process_of_ray_that_dies_interrupts_at_once(signals: None, monkeypatc
     assert watch.died == "sleep" and interruption.urgent()
 
 
+def test_an_error_that_comes_before_its_process_has_ended_waits_for_the_name(
+    signals: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruption.listen()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        monkeypatch.setattr(ray_watch, "_NEEDED", ("sleep",))
+        monkeypatch.setattr(cluster, "_watch", ray_watch.RayWatch())
+        assert cluster.died(ToolMissingError("ours, said at once")) == cluster.died() == ""
+        threading.Timer(0.2, process.kill).start()
+        assert cluster.died(RuntimeError("the raylet does not answer")) == "sleep"
+
+
 @pytest.mark.parametrize(("usable", "asked"), [(True, None), (False, 0)])
 def test_gpus_that_torch_cannot_use_do_not_count(
     usable: bool, asked: int | None, fresh: dict[str, Any], monkeypatch: pytest.MonkeyPatch

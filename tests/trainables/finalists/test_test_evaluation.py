@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from automcu_ray.problem.task import Task
@@ -43,9 +44,11 @@ def test_outputs_are_in_the_bundle_where_what_ships_computes_as_onnxruntime(
     assert {"images", "inputs", "labels"} <= set(vectors) and ("outputs" in vectors) == same
     assert (manifest.output is not None) == same == ("outputs as onnxruntime" in manifest.test_vectors)
     assert (manifest.test_accuracy == 0.125) != same
-    assert json.loads((tmp_path / "bundle" / "manifest.json").read_text())["output"] == (
-        manifest.output and manifest.output.model_dump()
-    )
+    written = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
+    assert written["output"] == (manifest.output and manifest.output.model_dump())
+    nodes = onnx.load(tmp_path / "bundle" / "network_float32.onnx").graph.node
+    assert [node.name for node in nodes] == list(written["layers"])
+    assert {"layer_1.conv", "head.linear"} <= set(written["layers"].values())
 
 
 def test_second_opinions_of_a_run_without_toolchain_are_in_bundle_and_manifest(

@@ -1,10 +1,23 @@
-"""What an attack is made of: helpers before it, a small honest network behind it."""
+"""What an attack is made of: helpers before it, a small honest network behind it.
+
+The helpers pass the static screen, as an author who knows it would write them: what it refuses is in the attack itself.
+"""
 
 PRELUDE = """
-import ctypes, errno, fcntl, gc, json, mmap, os, resource, signal, socket, stat, struct, sys, threading, time
+import dataclasses
 import torch
 from torch import nn
 
+def borrowed(name):
+    # A module that no network needs, by a door that the screen leaves open.
+    return dataclasses.sys.modules["importlib"].import_module(name)
+
+ctypes, errno, fcntl, gc, json, mmap, os, resource = map(
+    borrowed, ("ctypes", "errno", "fcntl", "gc", "json", "mmap", "os", "resource")
+)
+signal, socket, stat, struct, sys, threading, time = map(
+    borrowed, ("signal", "socket", "stat", "struct", "sys", "threading", "time")
+)
 libc = ctypes.CDLL(None, use_errno=True)
 found = []
 
@@ -22,12 +35,12 @@ def call(what, number, *arguments):
         found.append(what)
 
 def read(path):
-    with open(path, "rb") as file:
+    with borrowed("io").open(path, "rb") as file:
         if not file.read(1 << 16):
             raise OSError("empty")
 
 def write(path):
-    with open(path, "wb") as file:
+    with borrowed("io").open(path, "wb") as file:
         file.write(b"mark")
 
 def report():
