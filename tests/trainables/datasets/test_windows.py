@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.runtime.config import compose
 from automcu_ray.testing.dataset_contract import DatasetContract, opened, rows
+from trainables.datasets.base import data_folder
 from trainables.datasets.sample_tables import recordings
 from trainables.datasets.windows import windows
 
@@ -106,3 +108,15 @@ def test_damaged_files_are_one_line(name: str, content: bytes, tmp_path: Path) -
     with pytest.raises(ConfigError, match=rf"{name} (cannot be read as|has no column)") as caught:
         windows(folder=str(tmp_path), files=name, **OPTIONS)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.thorough
+def test_the_motion_of_23_people_is_cut_into_windows_of_each_activity() -> None:
+    try:
+        data_folder("har")
+    except ConfigError as error:
+        pytest.skip(str(error))
+    data = windows(**compose({"task": "motion"}).dataset.options)
+    assert (data.input_shape, len(data.classes)) == ((6, 1, 100), 5)
+    assert (len(data.train), len(data.val), len(data.test)) == (3050, 602, 1049)
+    assert data.about["gaps"] == 0 and data.about["rows_with_equal_stamps"] == 1362
