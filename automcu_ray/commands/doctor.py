@@ -155,9 +155,10 @@ def _default_run(name: str) -> Finding:
 
 
 def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
-    """Yield a finding for each backend, board, engine and searcher, for both sandboxes, and for a plain run."""
+    """Yield a finding for each backend, board, instrument, engine and searcher, both sandboxes, and a plain run."""
     from backends import BACKENDS
     from backends.boards import BOARDS
+    from backends.instruments import INSTRUMENTS
     from searchers import SEARCHERS
     from searchers.engines import ENGINES
     from trainables.datasets import DATASETS
@@ -165,6 +166,7 @@ def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
     looks: list[tuple[str, Iterable[str], Callable[[str], Finding]]] = [
         ("backend", BACKENDS, partial(_backend, settings)),
         ("board", BOARDS, _board),
+        ("instrument", INSTRUMENTS, partial(_described, "instrument", INSTRUMENTS)),
         ("engine", ENGINES, partial(_engine, settings)),
         ("searcher", SEARCHERS, partial(_described, "searcher", SEARCHERS)),
         ("dataset", (), partial(_described, "dataset", DATASETS)),

@@ -1,6 +1,9 @@
 """Runs a task of the arena: for each setting an agent, its workspace, its journal, and a trial an attempt."""
 
+import signal
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +170,15 @@ def make_searcher(
         attempts=config.task.attempts,
         repository=Repository(folder / "journal.jsonl"),
         folder=folder / "attempts",
+        stopped=_signal_seen(),
     )
+
+
+def _signal_seen() -> Callable[[], bool]:
+    """Return what says, while Tune runs, that Ctrl-C or SIGTERM has come: then Tune has put the usual handler back."""
+    usual = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread()  # elsewhere Tune sets no handler
+    return lambda: ours and signal.getsignal(signal.SIGINT) is usual
 
 
 def _play(config: ArenaConfig, searcher: AgentSearcher, workload: Workload, folder: Path, console: Console) -> bool:

@@ -29,11 +29,21 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
         attempts: the budget T.
         repository: the journal.
         folder: keeps `iteration_t/` of each attempt.
+        stopped: says that a signal has come, which Tune's loop does not look at while it waits for a trial.
     """
 
-    def __init__(self, play: Play, *, attempts: int, repository: Repository, folder: Path) -> None:
+    def __init__(
+        self,
+        play: Play,
+        *,
+        attempts: int,
+        repository: Repository,
+        folder: Path,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(metric=METRIC, mode="max")
         self.play, self.attempts, self.repository, self.folder = play, attempts, repository, folder
+        self.stopped = stopped
         self.gave_up = ""  # why nothing more will be tried, where the budget is not used up
         self._live: dict[str, int] = {}
         self._playing: threading.Thread | None = None
@@ -60,7 +70,7 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
         return self.folder / f"iteration_{number}"
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        if self.exhausted:
+        if self.exhausted or self.stopped():
             return str(Searcher.FINISHED)
         if self._live:
             return None
@@ -123,4 +133,4 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
             self._outcome = error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "play": None, "_playing": None, "_outcome": None}
+        return {**self.__dict__, "play": None, "stopped": None, "_playing": None, "_outcome": None}

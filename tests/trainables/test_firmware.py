@@ -17,6 +17,8 @@ from tests.trainables.arena.conftest import *  # noqa: F403  # the fixtures of a
 from trainables.arena.workload import Workload
 from trainables.firmware import examine
 
+pytestmark = pytest.mark.thorough
+
 Misdeed = Callable[[Port], Port]
 
 

@@ -24,6 +24,7 @@ from backends.programs import Completed, running
 FULL = {"probe_id": "0669FF", "part": "stm32f405rg", "config": "board/st_nucleo_f4.cfg", "serial": "/dev/ttyACM0"}
 
 
+@pytest.mark.thorough
 def test_the_arenas_firmware_talks_through_a_url_of_pyserial(stm32f405: McuTarget, tmp_path: Path, qemu: None) -> None:
     (tmp_path / "artifact").mkdir()
     (tmp_path / "artifact" / "net.c").write_text("void net(const char *in, char *out) { out[0] = in[0] + in[1]; }")

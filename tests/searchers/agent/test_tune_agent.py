@@ -80,6 +80,18 @@ def test_an_agent_that_breaks_ends_the_run_with_its_words(tmp_path: Path) -> Non
     assert ask(asked) == Searcher.FINISHED and "a defect" in asked.gave_up
 
 
+def test_a_signal_ends_it_while_the_agent_still_thinks(tmp_path: Path) -> None:
+    def slow(*about: Any) -> Attempt:
+        time.sleep(30)
+        raise AssertionError
+
+    asked, seen = searcher(tmp_path), []
+    asked.play, asked.stopped = slow, lambda: bool(seen)
+    assert asked.suggest("a") is None
+    seen.append("SIGINT")
+    assert asked.suggest("a") == Searcher.FINISHED and asked.made == []
+
+
 def test_it_is_pickled_without_thread_and_player(tmp_path: Path) -> None:
     asked = searcher(tmp_path)
     ask(asked, "a")
