@@ -27,13 +27,13 @@ quick: setup  ## tests of a minute: no Ray, no compiler, no jail, no training, n
 test: setup lint  ## lint, types, all tests but the slow ones
 	$(PYTEST)
 
-attacks: setup  ## hostile programs against the jail, with and without the screen: minutes
+attacks: setup  ## hostile programs against the jail, none held back by the screen: minutes
 	$(BIN)/python -m pytest -m attacks
 
 test-slow: setup  ## whole default searches against what the README promises: minutes
 	$(BIN)/python -m pytest -m slow
 
-faults: setup  ## kill FAULTS searches at random moments, and print what that cost: a minute or two each
+faults: setup  ## send FAULTS signals to searches at random moments, damage journals and disks, and print what that cost
 	FAULTS=$(FAULTS) $(BIN)/python -m pytest -m faults tests/faults
 
 fuzz: setup  ## try FUZZ damaged inputs on each reader of what others write

@@ -38,11 +38,14 @@ MB = 1e6
 
 
 class Sample(NamedTuple):
-    """What the driver looked like at one moment: seconds since the epoch, CPU seconds, bytes of memory."""
+    """What the driver looked like at one moment: seconds since the epoch, CPU seconds, bytes of memory, and more."""
 
     at_s: float
     cpu_s: float
     rss_bytes: int
+    handles: int
+    threads: int
+    temporary_files: int  # in the folder for them, and in shared memory
 
 
 class Sampler(threading.Thread):
@@ -56,7 +59,9 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(0.5):
             rss_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            self.samples.append(Sample(time.time(), time.process_time(), rss_bytes))
+            handles, threads = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("fd", "task"))
+            temporary = sum(len(os.listdir(folder)) for folder in (tempfile.gettempdir(), "/dev/shm"))
+            self.samples.append(Sample(time.time(), time.process_time(), rss_bytes, handles, threads, temporary))
 
     def at(self, times_s: list[float], column: str) -> list[float]:
         """Return a column at some moments, interpolated."""
@@ -106,6 +111,12 @@ def _print_blocks(repository: Repository, sampler: Sampler, count: int) -> float
         cpu_ms = 1000 * (cpu_s[block] - cpu_s[block - 1]) / trials_of_it
         grown_kb = (rss[block] - rss[block - 1]) / trials_of_it / 1000
         print(f"{block * BLOCK:6}  {rate:8.1f}  {cpu_ms:19.1f}  {rss[block] / MB:9.0f}  {grown_kb:8.1f}")
+    for column in ("handles", "threads", "temporary_files"):
+        first, *_, last = sampler.at(marks, column)
+        most = max(getattr(sample, column) for sample in sampler.samples)
+        print(
+            f"{column.replace('_', ' ')}: {first:.0f} after the first trial, {last:.0f} after the last, {most} at most"
+        )
     seconds = (ends[-1] - ends[0]) / (len(ends) - 1)
     ratio = (cpu_s[-1] - cpu_s[-2]) / (cpu_s[1] - cpu_s[0])
     print(f"overall {1 / seconds:.1f} trials a second; CPU of the last thousand to the first: {ratio:.2f}")

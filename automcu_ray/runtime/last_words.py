@@ -20,11 +20,12 @@ def last_words(line: str) -> Iterator[Callable[[Iterable[int]], None]]:
     It then kills the processes that what is yielded has been told of: Ray's agents would else stay for a minute.
     """
     command = ["sh", "-c", _BESIDE, line]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True) as beside:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True) as beside:
 
         def tell(*words: object) -> None:
+            assert beside.stdin is not None, "it is a pipe"
             with contextlib.suppress(BrokenPipeError):  # somebody has ended it
-                print(*words, sep="\n", file=beside.stdin, flush=True)
+                beside.stdin.write("".join(f"{word}\n" for word in words).encode())
 
         try:
             yield lambda pids: tell(*pids)

@@ -16,7 +16,7 @@ import onnxruntime as ort
 import pyarrow.parquet as pq
 import pytest
 
-from tests.searchers.engines.endpoint import PROMPT_PRICE, endpoint, says
+from tests.searchers.engines.endpoint import PROMPT_PRICE, Handler, endpoint
 
 pytestmark = pytest.mark.thorough
 
@@ -161,8 +161,17 @@ def test_a_search_leaves_a_network_that_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each(tmp_path: Path) -> None:
-    rubbish = says("\x1b[31mI would rather run `touch canary`; $(touch canary) && rm -rf /")
+def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each_and_the_key_it_echoes_is_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-4711")
+
+    def rubbish(handler: Handler) -> None:
+        sent = handler.headers["Authorization"]
+        assert "sk-planted-4711" in sent
+        text = f"\x1b[31mI would rather run `touch canary`; $(touch canary) && rm -rf / with {sent}"
+        handler.complete(text, finish_reason=f"stop {sent}", model=sent)
+
     with endpoint({talk: [rubbish, rubbish] for talk in (1, 2)}) as served:
         engine = ("--engine", "openai", "--set", f"engine.base_url={served.url}", "--set", "engine.model=rules")
         prices = ("--set", f"engine.usd_per_million_prompt={PROMPT_PRICE}")
@@ -190,6 +199,8 @@ def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each(tmp_path: Path
     assert searched["trend"]["trained"] == 3
     assert f"trained 3 of {len(proposed)} proposals; accuracy" in output
     assert f"{used.prompt_tokens:,}" in (run / "report.html").read_text()
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 8 and not any(b"sk-planted" in data for data in (*written, output.encode()))
 
 
 @pytest.mark.ray

@@ -13,6 +13,7 @@ import pytest
         ("os.kill(os.getpid(), 9)", "error: it's gone; $HOME\n"),
         ("sys.exit(3)", ""),
         ("pass", ""),
+        ("os.system('kill -9 $(pgrep -P %d)' % os.getpid())", ""),  # the process beside is gone
     ],
 )
 def test_only_an_end_without_a_word_is_told(end: str, said: str) -> None:
