@@ -25,8 +25,9 @@ from automcu_ray.core.feasibility import Change, FeasibilityReport, Rung, Violat
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.lowering import lower
 from automcu_ray.networks.spec import MAX_LAYERS, ArchitectureSpec
+from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import BYTES_PER_KB, Constraints, McuTarget
-from automcu_ray.problem.task import Precision, Task
+from automcu_ray.problem.task import Task
 from automcu_ray.runtime.config import CONFIGS, read_yaml
 from automcu_ray.sizing import repair
 from automcu_ray.sizing.footprint import check_bounds, footprint

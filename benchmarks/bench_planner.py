@@ -26,7 +26,7 @@ from automcu_ray.networks.graph import Graph
 from automcu_ray.networks.lowering import lower
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
-from automcu_ray.problem.task import Precision
+from automcu_ray.problem.precision import Precision
 from automcu_ray.sizing.footprint import check, footprint
 from backends.c_qemu import planner, schedule
 from backends.c_qemu.cgen import generate

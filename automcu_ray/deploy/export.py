@@ -39,7 +39,7 @@ from automcu_ray.deploy.onnx_graph import operators as operators
 from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
 from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
-from automcu_ray.problem.task import Precision
+from automcu_ray.problem.precision import Precision
 from automcu_ray.signals.front_end import FrontEnd
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0

@@ -10,7 +10,7 @@ from automcu_ray.deploy.bounded import run_bounded
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.pixels import Pixels
 from automcu_ray.deploy.untrusted_onnx import ForeignNetwork
-from automcu_ray.problem.task import Precision
+from automcu_ray.problem.precision import Precision
 
 
 def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pixels: Pixels) -> tuple[bytes, list[str]]:

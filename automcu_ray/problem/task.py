@@ -10,10 +10,10 @@ from automcu_ray.networks.cell_space import CellSpace
 from automcu_ray.networks.graph import Graph, Shape
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.signals.front_end import FrontEnd
 
-Precision = Literal["int8", "float32"]
 Form = Literal["network", "cell"]  # what is searched for
 
 

@@ -18,8 +18,8 @@ from automcu_ray.deploy.pixels import KNOWN, Pixels
 from automcu_ray.deploy.untrusted_onnx import ForeignNetwork
 from automcu_ray.networks import code_screening
 from automcu_ray.networks.candidate import Candidate, GeneratedCode
+from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import Constraints, McuTarget
-from automcu_ray.problem.task import Precision
 from automcu_ray.records.events import Brought, FinalistEvaluated, Finished, Started
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import NetworkManifest

@@ -14,8 +14,8 @@ from automcu_ray.core.objective import Objective
 from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
 from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
+from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import Constraints, McuTarget
-from automcu_ray.problem.task import Precision
 from automcu_ray.runtime import plugins
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from automcu_ray.deploy.export import DeployedNetwork, deploy
-from automcu_ray.problem.task import Precision
+from automcu_ray.problem.precision import Precision
 
 SHAPE = (3, 12, 12)
 CLASSES = 5

@@ -59,6 +59,7 @@ NETWORK: dict[str, Any] = {
     "teacher": None,
     "versions": {"torch": "2.13.0"},
     "architecture": {"backbone": [{"type": "conv", "out_channels": 8}]},
+    "layers": {"node0": "layer_0"},
 }
 LATEST: list[dict[str, Any]] = [
     {
@@ -80,6 +81,7 @@ LATEST: list[dict[str, Any]] = [
         "trend": {**TREND, "best_accuracy": 0.95, "distinct_candidates": 1, "distinct_accuracies": 1},
         "gave_up": "",
     },
+    {"event": "brought", "file": "model.onnx", "command": "automcu deploy model.onnx", "changes": []},
     {"event": "teacher", "number": 1, "hash": "ab"},
     {"event": "finalist", "number": 1, "hash": "ab", "training": TRAINING, "feasibility": REPORT, "board": BOARD},
     {"event": "test_read", "reader": "winner ab", "images": 360},

@@ -106,7 +106,7 @@ def test_where_tune_sets_no_handler_nothing_was_interrupted(monkeypatch: pytest.
         def fit(self) -> None: ...
 
     monkeypatch.setenv("TUNE_DISABLE_SIGINT_HANDLER", "1")
-    assert not trials._interrupted(Quiet())
+    assert not trials.interrupted(Quiet())  # type: ignore[arg-type]
 
 
 def test_what_tune_leaves_goes_and_a_failed_trials_log_stays(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import deploy
 from automcu_ray.deploy.torch_network import Network
 from automcu_ray.networks.search_space import Space
-from automcu_ray.problem.task import Precision
+from automcu_ray.problem.precision import Precision
 from automcu_ray.sizing.footprint import footprint
 from automcu_ray.testing.networks import CLASSES, NETWORKS, SHAPE, deployed_network, images
 from backends.c_qemu import emx, emx_patches

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork, deploy
-from automcu_ray.problem.task import Precision
+from automcu_ray.problem.precision import Precision
 from automcu_ray.sizing.peak_memory import ANYWHERE, Lag
 from backends.c_qemu import schedule
 from backends.c_qemu.backend import CORE_FLAGS

@@ -12,8 +12,9 @@ from automcu_ray.core.errors import ToolchainError, ToolMissingError
 from automcu_ray.core.feasibility import Rung
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import Constraints, McuTarget
-from automcu_ray.problem.task import Precision, Task
+from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import footprint, min_ram_bytes
 from automcu_ray.testing.backend_contract import TOO_SMALL, BackendContract
 from automcu_ray.testing.networks import deployed_network
