@@ -202,17 +202,6 @@ INLINE void any_window(const struct convolution *l, const tap *taps, const cell 
     }
     sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
 }
-/* Three by three taps at stride 2: every pair of values is read once. */
-INLINE void three_by_two(const struct convolution *l, const tap *taps, const cell *row, int32_t *sums) {
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    for (int i = 3; i; i--, row += l->row_step) {
-        const tap two = *taps++, third = *taps++;
-        const uint32_t p = load(row + 2), q = load(row + 4), r = load(row + 6);
-        a = smlad(third, p, smlad(two, load(row), a)), b = smlad(third, q, smlad(two, p, b));
-        c = smlad(third, r, smlad(two, q, c)), d = smlad(third, load(row + 8), smlad(two, r, d));
-    }
-    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
-}
 /* By three taps of three rows, each word of a row read once; the second word of a row's taps is (second, third). */
 #define THREE_TAPS(row, taps) \
     "ldrd %[f], %[s], [%[taps], #" taps "]\n ldrd %[p], %[q], [%[" row "]], #8\n" \
@@ -252,14 +241,9 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
         return;
     }
     const int32_t zero = zero_point(l->y_zero);
-    const int twice = l->kernel_h == 3 && l->span_w == 3 && l->kernel_w == 3 && l->dilation_h == 1 && l->stride_w == 2;
     for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * l->stride_w) {
         int32_t sums[4] = {bias, bias, bias, bias};
-        if (twice) {
-            three_by_two(l, taps, row, sums);
-        } else {
-            any_window(l, taps, row, sums);
-        }
+        any_window(l, taps, row, sums);
         store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
     }
 }

@@ -80,10 +80,12 @@ INLINE const tap *taps_of(const struct convolution *l, int channel, packed *scra
 INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from) {
 #if defined(__ARM_FEATURE_MVE)
     const int8x16_t zeros = vdupq_n_s8((int8_t)l->x_zero);
-    for (int left = l->row_step, at = 0; left > 0; left -= 16, at += 16) vstrbq_p_s8(row + at, zeros, vctp8q((uint32_t)left));
+    int left = l->row_step;
+    for (; left >= 16; left -= 16) vstrbq_s8(row + left - 16, zeros);
+    vstrbq_p_s8(row, zeros, vctp8q((uint32_t)left));
     if (from == 0) return;
     row += l->pad_left;
-    for (int left = l->in_w; left > 0; left -= 16, row += 16, from += 16) {
+    for (left = l->in_w; left > 0; left -= 16, row += 16, from += 16) {
         const mve_pred16_t some = vctp8q((uint32_t)left);
         vstrbq_p_s8(row, vldrbq_z_s8(from, some), some);
     }

@@ -6,7 +6,8 @@ struct convolution {
     uint32_t weights_step;                                     /* from group to group */
     uint16_t channels_step, groups, in_channels, out_channels; /* of one group; the step of biases and scales */
     uint16_t in_h, in_w, out_h, out_w;
-    uint16_t depth, strip, row_step; /* padded depth of a window; depthwise: output rows at once, cells of a row; Helium: channels and entries of the table */
+    uint16_t depth, strip, row_step; /* padded depth of a window; depthwise: output rows at once, cells of a row; Helium:
+                                        channels and entries of the table of places */
     uint16_t span_w;                 /* depthwise: columns of a window, dilation included */
     uint8_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w, by_rows, descending;
     int16_t pad_top, pad_left, x_zero, y_zero;
