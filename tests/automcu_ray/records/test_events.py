@@ -16,6 +16,8 @@ REPORT = {"feasible": True, "backend": "c_qemu", "rung": "link", "ram_bytes": 90
 TRAINING = {"val_accuracy": 0.95, "val_accuracy_float": 0.96, "epochs": 12, "device": "cpu", "seed": 1}
 CANDIDATE = {"number": 1, "hash": "ab", "spec": {"backbone": [{"type": "conv", "out_channels": 8}]}, "proposer": "me"}
 BOARD = {"name": "qemu", "images": 16, "bit_equal_images": 16, "largest_difference": 0.0, "agrees": True}
+ATTEMPT = {"number": 1, "tool_calls": 3, "refused": ["harness"], "ended": "submitted", "notes": "smaller loops"}
+OBSERVATION = {"attempt": 1, "checks": [{"name": "files", "passed": True}], "objective": 12.0, "sha256": "00"}
 SCORE = {"proxy": "full", "reading": "deployed", "value": 0.9, "seconds": 12.5}
 TREND: dict[str, Any] = {"outcomes": 1, "trained": 1, "success_rate": 1.0, "first_accuracy": 0.95}
 TABLE = {"table": "NAS-Bench-201", "number": 3, "hash": "cd", "architecture": "|x~0|", "val_accuracy": 0.9}
@@ -81,7 +83,6 @@ LATEST: list[dict[str, Any]] = [
         "trend": {**TREND, "best_accuracy": 0.95, "distinct_candidates": 1, "distinct_accuracies": 1},
         "gave_up": "",
     },
-    {"event": "brought", "file": "model.onnx", "command": "automcu deploy model.onnx", "changes": []},
     {"event": "teacher", "number": 1, "hash": "ab"},
     {"event": "finalist", "number": 1, "hash": "ab", "training": TRAINING, "feasibility": REPORT, "board": BOARD},
     {"event": "test_read", "reader": "winner ab", "images": 360},
@@ -89,6 +90,9 @@ LATEST: list[dict[str, Any]] = [
     {"event": "finished", "manifest": TABLE},
     {"event": "finished", "manifest": None, "seconds": 21.0},
     {"event": "measured", "measured": {"key": "k", "number": 1, "probe": "full", "repeat": 1, "scores": [SCORE]}},
+    {"event": "brought", "file": "model.onnx", "command": "automcu deploy model.onnx", "changes": []},
+    {"event": "attempt_made", "attempt": ATTEMPT},
+    {"event": "attempt_observed", "observation": OBSERVATION},
 ]
 FIRST: list[dict[str, Any]] = [  # as the first version wrote them
     {key: value for key, value in LATEST[0].items() if key != "data"},
