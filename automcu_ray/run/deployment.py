@@ -31,7 +31,8 @@ from automcu_ray.runtime.config import CONFIGS, names, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder, host, versions
 from backends.toolchain import Toolchain, in_words_of_the_spec
 from trainables.datasets.base import Dataset
-from trainables.finalists.finalist import FinalistPipeline, Trained, run_finalist, run_on_board, take_through
+from trainables.finalists.board_check import run_on_board
+from trainables.finalists.finalist import FinalistPipeline, Trained, run_finalist, take_through
 from trainables.finalists.test_evaluation import evaluate_on_test
 from trainables.jail.toolchain import hopeless
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from automcu_ray.core.atomic_write import write_whole
-from automcu_ray.core.errors import AutoMcuError, BoardError
+from automcu_ray.core.errors import AutoMcuError
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation, too_slow
 from automcu_ray.core.training_recipe import Protocol
 from automcu_ray.deploy.export import DeployedNetwork
@@ -26,7 +24,8 @@ from automcu_ray.signals.front_end import Samples
 from backends.base import Backend
 from backends.boards.base import Board
 from backends.toolchain import Toolchain, in_words_of_the_spec
-from trainables.datasets.base import Images, Split
+from trainables.datasets.base import Split
+from trainables.finalists.board_check import run_on_board
 from trainables.finalists.distillation import Teacher
 from trainables.finalists.streaming import feed_recording
 from trainables.jail.jailed_trainer import JailedTrainer
@@ -37,7 +36,6 @@ from trainables.training.trainer import CANDIDATE_ERRORS, Trainer, in_words
 BOARD_CHECK_IMAGES = 16
 SHIPPED, BOARD_ELF = "shipped", "board.elf"  # in a finalist's folder: what the bundle will hold, what the board runs
 EPOCH = "epoch"  # the number of the last epoch, for the progress line
-FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest seen, a wrong layer is off by far more
 
 Trained = tuple[TrainingSummary, DeployedNetwork]
 
@@ -194,36 +192,6 @@ def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, fol
         broken = Violation(rung=Rung.CONVERT, resource="tool", message=what[:500])
         return FeasibilityReport(feasible=False, backend=backend.name, rung=Rung.CONVERT, violations=(broken,))
     return in_words_of_the_spec(firmware.report, deployed)
-
-
-@retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)
-def run_on_board(board: Board, elf: Path, task: Task, deployed: DeployedNetwork, images: Images) -> BoardResult:
-    """Run images (N, C, H, W) on a board and compare every output with onnxruntime's; tried twice.
-
-    Raises:
-        BoardError: the board did not answer as agreed, two times.
-    """
-    run = board.run(
-        elf,
-        task.target,
-        deployed.encode(images),
-        output_dtype=deployed.output_dtype,
-        output_count=deployed.num_classes,
-    )
-    expected = deployed.run(images)
-    equal = sum(ours.tobytes() == theirs.tobytes() for ours, theirs in zip(run.outputs, expected, strict=True))
-    difference = float(np.abs(run.outputs.astype(np.float64) - expected).max())
-    rounding = 0.0 if deployed.precision == "int8" else FLOAT32_ROUNDING * float(np.abs(expected).max() + 1)
-    return BoardResult(
-        name=board.label(task.target),
-        images=len(images),
-        bit_equal_images=equal,
-        largest_difference=difference,
-        agrees=difference <= rounding,
-        instructions=run.instructions,
-        stack_used_bytes=run.stack_used_bytes,
-        seconds=run.seconds,
-    )
 
 
 def save_deployed(deployed: DeployedNetwork, folder: Path) -> None:

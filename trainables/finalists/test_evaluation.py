@@ -15,7 +15,8 @@ from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, NetworkManifest
 from automcu_ray.records.record import Finalist
 from trainables.datasets.base import Split
-from trainables.finalists.finalist import BOARD_ELF, SHIPPED, FinalistPipeline, load_deployed, run_on_board
+from trainables.finalists.board_check import run_on_board
+from trainables.finalists.finalist import BOARD_ELF, SHIPPED, FinalistPipeline, load_deployed
 
 OUTPUTS = "outputs as onnxruntime computes them"
 NO_OUTPUTS = "no outputs, since what ships does not compute as onnxruntime does"

@@ -18,7 +18,8 @@ from backends.boards.base import Board, BoardRun
 from backends.toolchain import Toolchain
 from tests.trainables.finalists.pipelines import CANDIDATE, DATA, SPEC, pipeline
 from trainables.finalists import finalist
-from trainables.finalists.finalist import FinalistPipeline, run_finalist, run_on_board
+from trainables.finalists.board_check import run_on_board
+from trainables.finalists.finalist import FinalistPipeline, run_finalist
 from trainables.training.loop import Epoch
 from trainables.training.trainer import Trainer
 
