@@ -20,6 +20,7 @@ ABSENT = (  # what a machine may lack: data, models, keys, tools, a file of the 
     "needs a model",
     "wants a folder with a model",
     "needs absolute paths",
+    "cycles_per_instruction",
     "STEDGEAI",
     "backend 'c_qemu' needs",
 )

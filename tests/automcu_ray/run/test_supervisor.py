@@ -82,7 +82,7 @@ def test_the_death_of_ray_is_named_and_the_report_is_written(
         raise ending
 
     monkeypatch.setattr(supervisor, "_run", broken)
-    monkeypatch.setattr(cluster, "died", lambda error: "gcs_server")
+    monkeypatch.setattr(cluster, "died", lambda error=None: "gcs_server")
     with pytest.raises(ToolMissingError, match=r"Ray's gcs_server has ended before its time.*--resume"):
         supervisor.run(plan, folder, Console(file=io.StringIO()))
     assert folder.report.exists() and folder.parquet.exists()

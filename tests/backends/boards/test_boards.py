@@ -167,7 +167,7 @@ def link_own_net(source: str, folder: Path, target: McuTarget, stack_bytes: int 
     """Link a hand-written net() into the harness; one byte in, one byte out."""
     (folder / "net.c").write_text(source)
     backend = CQemuBackend()
-    backend._compile(target.core, folder)
+    backend._compile(target.core, folder, ["net"])
     flash, ram = target.flash, target.main_ram
     here = (flash.origin, flash.size_bytes, ram.origin, ram.size_bytes, flash.origin)
     layout = Layout(*here, input_bytes=1, output_bytes=1, stack_bytes=stack_bytes)

@@ -89,7 +89,7 @@ def test_the_linker_script_has_the_limits_as_lengths(tmp_path: Path, target: Mcu
     script = (tmp_path / "net.ld").read_text()
     assert "ORIGIN = 0x8000000, LENGTH = 3072" in script
     assert "ORIGIN = 0x20000000, LENGTH = 2560" in script
-    assert ". += 432;" in script and ". += 5;" in script and ". += 600;" in script
+    assert "_input_start + 432;" in script and ". += 5;" in script and ". += 600;" in script
     assert "@" not in script
 
 
