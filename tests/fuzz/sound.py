@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 from scipy.io import wavfile
 
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
@@ -146,3 +147,26 @@ CALL_GRAPH = (
     'node: { title: "conv" label: "conv\\nnet.c:2:1\\n32 bytes (static)" }\n'
     'edge: { sourcename: "net" targetname: "conv" label: "net.c:3:1" }\n}\n'
 )
+
+
+def _onnx() -> bytes:
+    """Return a padded convolution, a flattening and a linear layer, for 8x8 images, as exporters write them."""
+    weights = {"w": np.ones((2, 1, 3, 3), np.float32), "m": np.ones((128, 10), np.float32)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="/stem/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="/stem/Relu"),
+        helper.make_node("Flatten", ["r"], ["f"], name="/Flatten"),
+        helper.make_node("MatMul", ["f", "m"], ["y"], name="/head/MatMul"),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (1, 1, 8, 8)), ("y", (1, 10)))
+    ]
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], tensors)
+    return bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+
+
+ONNX_FILE = _onnx()

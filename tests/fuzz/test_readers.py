@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from automcu_ray.core.errors import BoardError, ConfigError, ToolchainError
+from automcu_ray.deploy import foreign
+from automcu_ray.deploy.pixels import KNOWN
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
@@ -176,6 +178,11 @@ def samples(data: bytes, folder: Path, task: Task) -> None:
     windows(folder=str(folder), files="a.csv", channels=("x",), time="t", rate_hz=50, seconds=0.1)
 
 
+def network(data: bytes, folder: Path, task: Task) -> None:
+    adopted, _ = foreign.adopt(data, task.input_shape, task.num_classes, KNOWN["unit"])
+    foreign.check(adopted, task.input_shape, task.num_classes)
+
+
 READERS: dict[str, tuple[Read, Refused, tuple[bytes, ...]]] = {
     "journal": (journal, ConfigError, sound.JOURNALS),
     "verdicts and lessons": (verdicts, (), sound.VERDICTS),
@@ -187,6 +194,7 @@ READERS: dict[str, tuple[Read, Refused, tuple[bytes, ...]]] = {
     "--set": (setting, ConfigError, sound.SETTINGS),
     "npz": (archive, ConfigError, sound.ARCHIVES),
     "wav files": (wav_file, ConfigError, sound.WAVS),
+    "ONNX": (network, ToolchainError, (sound.ONNX_FILE,)),
     "CSV of samples": (samples, ConfigError, (sound.SAMPLES_CSV,)),
 }
 
