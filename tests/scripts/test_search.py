@@ -203,6 +203,7 @@ def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each_and_the_key_it
     assert len(written) > 8 and not any(b"sk-planted" in data for data in (*written, output.encode()))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_killed_in_mid_run_and_resumed_repeats_nothing_and_meets_the_budget(tmp_path: Path) -> None:
     flags = ("--searcher", "random", "--backend", "analytic", "--name", "run", "--set", "budget.trained=6")

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from automcu_ray.records.journal import Repository
 from tests.automcu_ray.run.conftest import Search
 
@@ -22,6 +24,7 @@ def story(run: Path) -> list[dict[str, Any]]:
     return [record.model_dump(exclude=MEASURED) for record in records]
 
 
+@pytest.mark.slow
 def test_a_run_replayed_from_its_calls_has_the_same_records(search: Search, tmp_path: Path) -> None:
     search(tmp_path / "one", GROUPS, TWO_SLOTS, *SHORT)
     recorded = f"engine.path={tmp_path}/one"

@@ -104,6 +104,7 @@ def test_qemu_speed_ends_with_half_as_many_instructions_again_and_the_same_outpu
     assert "belongs to the harness" in page and "The conversation of the best attempt" in page and "<svg" in page
 
 
+@pytest.mark.slow
 def test_qemu_ram_learns_from_the_fault_how_much_stack_is_needed(tmp_path: Path) -> None:
     stacks = {n: [write("artifact/artifact.yaml", f"stack_bytes: {size}\n")] for n, size in ((2, 128), (3, 384))}
     engine = ScriptedEngine(stacks)
@@ -113,6 +114,7 @@ def test_qemu_ram_learns_from_the_fault_how_much_stack_is_needed(tmp_path: Path)
     assert "FAULT" in engine.heard[3][1].content
 
 
+@pytest.mark.slow
 def test_qemu_compress_trains_in_the_sandbox_what_fits(tmp_path: Path) -> None:
     script = {2: [write("scratch/train.py", TRAINER), {"tool": "run", "command": "python3 scratch/train.py"}]}
     play(configured("qemu_compress", "attempts=2"), ScriptedEngine(script), tmp_path / "compress")
@@ -128,6 +130,7 @@ def tiny(*changes: str, settings: tuple[Any, ...] = ("hil",)) -> ArenaConfig:
     return configured("qemu_speed", *small, *few, *changes, settings=settings)
 
 
+@pytest.mark.slow
 def test_all_three_settings_run_and_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     settings = ("score", "doc", "hil")
     folder = tmp_path / "run"
