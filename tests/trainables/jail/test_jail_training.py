@@ -77,6 +77,7 @@ def forge(network, request, channel):
     def say(**message):
         channel.sendall(json.dumps(message).encode() + b"\\n")
     %s
+    reader.read()  # it stays until it is ended: one that had gone could not be handed anything
 candidate._train = forge
 """
 
