@@ -3,8 +3,8 @@
 It runs in the bounded process alone, since what it reads may be anybody's.
 """
 
+import itertools
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -50,11 +50,12 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
             "quantised here, from your data. Give the file from before."
         )
     ours, labels = take_over(_in_our_opset(loaded))
-    seen = Counter[str]()
-    for node in ours.graph.node:  # of its author's names: onnxruntime wants each of them once
+    taken = set[str]()
+    for node in ours.graph.node:  # what its author called it; onnxruntime wants each name once
         called = labels[node.name]
-        seen[called] += 1
-        node.name = called if seen[called] == 1 else f"{called}_{seen[called]}"
+        numbered = (f"{called}_{number}" for number in itertools.count(2))
+        node.name = next(name for name in itertools.chain([called], numbered) if name not in taken)
+        taken.add(node.name)
     changes: list[str] = []
     _drop_softmax(ours.graph, changes)
     _take_our_images(ours.graph, input_shape, pixels, changes)
