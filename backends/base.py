@@ -142,8 +142,13 @@ class Backend(ABC):
         """
         return None
 
-    def profiled(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> Probe | None:
-        """Return a firmware for the target's emulator that tells when each layer ends; None where none can be built."""
+    def profiled(
+        self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport, workdir: Path
+    ) -> Probe | None:
+        """Return a firmware for the target's emulator that tells when each layer ends; None where none can be built.
+
+        `built` is the report of the same network's own firmware.
+        """
         return None
 
     @abstractmethod

@@ -115,9 +115,12 @@ class Toolchain:
             report = report.replace(feasible=False, violations=(self._too_slow(found, limit, deployed, firmware),))
         return report.replace(seconds_by_rung={**report.seconds_by_rung, str(Rung.EMULATE): cpu_seconds() - started_s})
 
-    def profile(self, deployed: DeployedNetwork, workdir: Path) -> tuple[LayerCost, ...]:
-        """Return what each layer costs, in order, measured between layers; () where that cannot be measured."""
-        probe = self.backend.profiled(deployed, self.task.target, workdir) if self.board is not None else None
+    def profile(self, deployed: DeployedNetwork, built: FeasibilityReport, workdir: Path) -> tuple[LayerCost, ...]:
+        """Return what each layer costs, in order, measured between layers; () where that cannot be measured.
+
+        `built` is the report of its firmware.
+        """
+        probe = self.backend.profiled(deployed, self.task.target, built, workdir) if self.board is not None else None
         if probe is None or self.board is None:
             return ()
         marks = self._run(probe.elf, deployed, np.dtype(np.uint32), 2 + len(probe.nodes)).outputs[0]
@@ -144,7 +147,7 @@ class Toolchain:
         """Return the violation that names the dearest layer; the profile that tells it costs a second compilation."""
         costs: tuple[LayerCost, ...] = ()
         with contextlib.suppress(BoardError, ToolchainError):  # what is refused is refused, with a layer or without
-            costs = self.profile(deployed, firmware.workdir)
+            costs = self.profile(deployed, firmware.report, firmware.workdir)
         if not costs:
             return too_slow("", found, limit)
         dearest = max(costs, key=lambda cost: cost.instructions)

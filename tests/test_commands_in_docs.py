@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMAND = re.compile(r"^ {4,}(?:automcu|python scripts/(?=\w+\.py)) ?(.*)$", re.MULTILINE)
 ABSENT = (  # what a machine may lack: data, models, keys, tools, a file of the reader's own
     "no data folder",
+    "torchvision, which would download it, cannot be used",
     "no file ",
     "no recorded calls",
     "no run in",

@@ -6,9 +6,10 @@ import importlib.metadata
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
-from automcu_ray.core.errors import ToolchainError
-from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage, Rung, Violation, over_limit
+from automcu_ray.core.errors import ConfigError, ToolchainError
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation, over_limit
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
 from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
@@ -27,6 +28,8 @@ PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
 GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
 COMPILE_TIMEOUT_S, LINK_TIMEOUT_S, SIZE_TIMEOUT_S = 200.0, 60.0, 30.0  # before the gate, 300 s, kills the actor
 FIRMWARE = Path(__file__).parent / "firmware"
+Optimise = Literal["speed", "size", "auto"]
+SMALL_NOTE = "The C is optimised for size."
 PROBE = "probe_net"  # the network with marks between its layers; the linker script knows it by its end
 CORE_FLAGS: dict[Core, tuple[str, ...]] = {
     "cortex-m0": ("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"),
@@ -53,6 +56,9 @@ class CQemuBackend(Backend):
 
     For a task with a front end `stream.c` feeds the network from samples; all of it counts.
 
+    `optimise` is for speed, for size (fewer bytes of code, several times the instructions), or `auto`: for speed, and
+    for size where only that fits.
+
     The firmware holds network, serial harness and a stack of `stack_bytes`, or more where the network's deepest calls
     could need more. Parameters and MACs are left to the network's own description, latency to a real board.
     """
@@ -62,14 +68,16 @@ class CQemuBackend(Backend):
     measures = frozenset({"ram", "flash", "operators"})
     boards = ("qemu",)
 
-    def __init__(self, *, stack_bytes: int = 1024, run: Runner = run_confined) -> None:
+    def __init__(self, *, stack_bytes: int = 1024, optimise: Optimise = "auto", run: Runner = run_confined) -> None:
         super().__init__(run=run)
-        self.stack_bytes = stack_bytes
+        if optimise not in get_args(Optimise):
+            raise ConfigError(f"optimise should be one of {', '.join(get_args(Optimise))}, found {optimise!r}.")
+        self.stack_bytes, self.optimise = stack_bytes, optimise
 
     def version(self) -> str:
         packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
         ours = digest(FIRMWARE.parent, *SHARED)
-        return f"{packages}, {self._gnu_versions}, ours {ours}, stack {self.stack_bytes} B"
+        return f"{packages}, {self._gnu_versions}, ours {ours}, stack {self.stack_bytes} B, {self.optimise}"
 
     @functools.cached_property
     def _gnu_versions(self) -> str:
@@ -83,10 +91,21 @@ class CQemuBackend(Backend):
         return f"{GCC} {said[0]}, {said[1]}"
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
+        made = self._build(deployed, target, constraints, workdir, self.optimise == "size")
+        if made.report.feasible or self.optimise != "auto" or deployed.precision != "int8":
+            return made
+        again = self._build(deployed, target, constraints, workdir, True)
+        spent, more = made.report.seconds_by_rung, again.report.seconds_by_rung
+        seconds = {rung: spent[rung] + more[rung] for rung in more}
+        return dataclasses.replace(again, report=again.report.replace(seconds_by_rung=seconds))
+
+    def _build(
+        self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, small: bool
+    ) -> Firmware:
         start = cpu_seconds()
-        code = generate(deployed, target.core)
-        texts = {"net.c": code.source, "net.h": code.header}
-        if (front_end := fed_by(deployed)) is not None:
+        code = generate(deployed, target.core, small=small)
+        texts, front_end = {"net.c": code.source, "net.h": code.header}, fed_by(deployed)
+        if front_end is not None:
             texts |= {"stream.c": stream_source(front_end), "stream.h": stream_header(front_end)}
         sources = [workdir / name for name in texts]
         for path, text in zip(sources, texts.values(), strict=True):
@@ -102,15 +121,18 @@ class CQemuBackend(Backend):
         else:
             (workdir / "net.elf").unlink(missing_ok=True)  # nobody may flash what does not fit
         seconds = {Rung.CONVERT: converted - start, Rung.LINK: cpu_seconds() - converted}
-        report = report.replace(seconds_by_rung={str(k): v for k, v in seconds.items()})
+        about = {"notes": (SMALL_NOTE,)} if small and deployed.precision == "int8" else {}
+        report = report.replace(seconds_by_rung={str(k): v for k, v in seconds.items()}, **about)
         parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
         return Firmware(report, elf, (*sources, *harness), workdir, emulated)
 
-    def profiled(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> Probe | None:
+    def profiled(
+        self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport, workdir: Path
+    ) -> Probe | None:
         if target.emulator is None or deployed.precision != "int8":
             return None
-        code = generate(deployed, target.core)
+        code = generate(deployed, target.core, small=SMALL_NOTE in built.notes)
         source, nodes = code.with_marks
         (workdir / f"{PROBE}.c").write_text(source)
         self._compile(target.core, workdir, [PROBE])
@@ -196,7 +218,7 @@ class CQemuBackend(Backend):
         limits = {"RAM": layout.ram_bytes, "FLASH": layout.flash_bytes}
         if over != {name: used[name] - limit for name, limit in limits.items() if used[name] > limit}:
             raise ToolchainError(f"the linker contradicts itself: used {used}, limits {limits}, over {over}.")
-        ram, flash = usage(used, linker.section_bytes(sizes))
+        ram, flash = linker.usage(used, linker.section_bytes(sizes))
         return FeasibilityReport(
             feasible=not over,
             backend=self.name,
@@ -233,27 +255,6 @@ class CQemuBackend(Backend):
 def fed_by(deployed: DeployedNetwork) -> FrontEnd | None:
     """Return what makes the input of samples in the firmware: at int8 alone, for its pixels are whole numbers."""
     return deployed.front_end if deployed.precision == "int8" else None
-
-
-def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, FlashUsage]:
-    """Return the parts of RAM and Flash; the rest of a region's total is harness, stream, C library and padding.
-
-    Args:
-        used: bytes used in the regions RAM and FLASH, as the linker says.
-        sections: bytes of the sections of `firmware/link.ld`; no arena or weights is none of them.
-
-    Raises:
-        ToolchainError: the parts are more than the whole.
-    """
-    arena, io, stack = (sections.get(name, 0) for name in (".arena", ".io", ".stack"))
-    code, weights = (sections.get(name, 0) for name in (".net_code", ".weights"))
-    ram, flash = used["RAM"], used["FLASH"]
-    rest, runtime = ram - arena - io - stack, flash - code - weights
-    if rest < 0 or runtime < 0:
-        raise ToolchainError(f"linker and size contradict each other: used {used}, sections {sections}.")
-    of_ram = RamUsage(arena_bytes=arena, io_bytes=io, stack_bytes=stack, data_bss_bytes=rest, total_bytes=ram)
-    of_flash = FlashUsage(code_bytes=code, weights_bytes=weights, runtime_bytes=runtime, total_bytes=flash)
-    return of_ram, of_flash
 
 
 def _violation(region: str, over: int, limit: int, code: NetworkCode) -> Violation:

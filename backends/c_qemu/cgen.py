@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import Core
-from backends.c_qemu.emx import generate_float
-from backends.c_qemu.kernels.network import generate_int8
+from backends.c_qemu.emx import Emitted, generate_float
+from backends.c_qemu.kernels.network import Printed, generate_int8
 from backends.c_qemu.planner import Buffer
 
 _FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
@@ -62,16 +62,22 @@ void net(const void *input, void *output) {{
 """
 
 
-def generate(deployed: DeployedNetwork, core: Core | None = None, arena_bytes: int = 0) -> NetworkCode:
+def generate(
+    deployed: DeployedNetwork, core: Core | None = None, arena_bytes: int = 0, *, small: bool = False
+) -> NetworkCode:
     """Return the C of a network, for a core or for any; it can be compiled for every one, and gives the same outputs.
 
     The int8 kernels of a layer are the fastest for which the arena has room: as much as the network needs anyway, or
-    `arena_bytes` where that is more.
+    `arena_bytes` where that is more. With `small` they are those of the fewest bytes; float32 has one form alone.
 
     Raises:
         ToolchainError: an operator that the kernels do not know, or C that is not what is expected.
     """
-    made = generate_int8(deployed, core, arena_bytes) if deployed.precision == "int8" else generate_float(deployed)
+    made: Printed | Emitted
+    if deployed.precision == "int8":
+        made = generate_int8(deployed, core, arena_bytes, small)
+    else:
+        made = generate_float(deployed)
     if found := _FORBIDDEN.search(made.source):
         raise ToolchainError(f"the generated C should not allocate or print, found {found[1]}().")
     planned = made.schedule

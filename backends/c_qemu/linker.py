@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.feasibility import FlashUsage, RamUsage
 
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d{1,12}) bytes?")  # "1 byte"
 _REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s+\d+ (?:B|KB|MB|GB)\s", re.MULTILINE)
@@ -72,3 +73,24 @@ def complaints(stderr: str) -> list[str]:
     """Return what the linker says beyond overflows: an undefined symbol, a missing file, a warning."""
     lines = (line.strip() for line in stderr.splitlines())
     return [line for line in lines if line and not any(text in line for text in _EXPECTED)]
+
+
+def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, FlashUsage]:
+    """Return the parts of RAM and Flash; the rest of a region's total is harness, stream, C library and padding.
+
+    Args:
+        used: bytes used in the regions RAM and FLASH, as the linker says.
+        sections: bytes of the sections of `firmware/link.ld`; no arena or weights is none of them.
+
+    Raises:
+        ToolchainError: the parts are more than the whole.
+    """
+    arena, io, stack = (sections.get(name, 0) for name in (".arena", ".io", ".stack"))
+    code, weights = (sections.get(name, 0) for name in (".net_code", ".weights"))
+    ram, flash = used["RAM"], used["FLASH"]
+    rest, runtime = ram - arena - io - stack, flash - code - weights
+    if rest < 0 or runtime < 0:
+        raise ToolchainError(f"linker and size contradict each other: used {used}, sections {sections}.")
+    of_ram = RamUsage(arena_bytes=arena, io_bytes=io, stack_bytes=stack, data_bss_bytes=rest, total_bytes=ram)
+    of_flash = FlashUsage(code_bytes=code, weights_bytes=weights, runtime_bytes=runtime, total_bytes=flash)
+    return of_ram, of_flash

@@ -38,13 +38,18 @@ def run_sanitised(source: str, made: DeployedNetwork, batch: npt.NDArray[np.uint
 
 
 def run_on_host(
-    made: DeployedNetwork, batch: npt.NDArray[np.uint8], folder: Path, core: Core | None = None, *options: str
+    made: DeployedNetwork,
+    batch: npt.NDArray[np.uint8],
+    folder: Path,
+    core: Core | None = None,
+    *options: str,
+    small: bool = False,
 ) -> npt.NDArray[Any]:
     """Return the outputs (N, num_classes), int8 or float32, of the C for images (N, C, H, W).
 
     `core` chooses the kernels, which this computer runs with plain C in place of its special instructions.
     """
-    (folder / "net.c").write_text(generate(made, core).source)
+    (folder / "net.c").write_text(generate(made, core, small=small).source)
     subprocess.run(["gcc", *FLAGS, *options, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "net.so"))
     inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), made.output_dtype)

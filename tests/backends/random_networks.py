@@ -33,9 +33,8 @@ def images(shape: Shape, count: int, seed: int) -> npt.NDArray[np.uint8]:
 def trained_network(shape: Shape, seed: int, *, max_macs: int, steps: int = 4) -> DeployedNetwork:
     """Return a random int8 network of at most `max_macs`, whose weights and statistics training has moved."""
     rng, space = Random(seed), Space(input_shape=shape, num_classes=CLASSES)
-    graph = space.graph(space.sample(rng).spec)
-    while sum(op.macs for op in graph.ops) > max_macs:
-        graph = space.graph(space.sample(rng).spec)
+    graphs = (space.graph(spec) for spec in iter(lambda: space.sample(rng).spec, None) if spec is not None)
+    graph = next(graph for graph in graphs if sum(op.macs for op in graph.ops) <= max_macs)
     torch.manual_seed(seed)
     network = Network(graph)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
@@ -43,6 +42,6 @@ def trained_network(shape: Shape, seed: int, *, max_macs: int, steps: int = 4) -
         inputs = torch.from_numpy(normalize(images(shape, 32, 1000 * seed + step)))
         loss = torch.nn.functional.cross_entropy(network(inputs), torch.randint(CLASSES, (32,)))
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return deploy(network.eval(), shape, precision="int8", calibration=images(shape, 64, seed))

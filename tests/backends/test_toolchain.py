@@ -154,7 +154,7 @@ def test_the_emulated_board_counts_the_same_for_any_image_and_layers_add_up(digi
     images = [np.full((1, 1, 8, 8), value, np.uint8) for value in (0, 255)]
     runs = [QemuBoard().run(firmware.board_elf, digits_task.target, deployed.encode(one), **how) for one in images]
     assert runs[0].instructions == runs[1].instructions == pytest.approx(report.instructions, rel=0.1)
-    costs = toolchain.profile(deployed, tmp_path / "other")
+    costs = toolchain.profile(deployed, firmware.report, tmp_path / "other")
     assert sum(cost.instructions for cost in costs) == pytest.approx(runs[0].instructions, rel=0.02)
     assert len(costs) + 2 == 10  # as many marks as classes: one must not be read as the other
     assert costs[0].layer == "layer_1.conv" and costs[0].weights_bytes >= 72

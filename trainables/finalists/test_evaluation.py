@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from automcu_ray.core.errors import AutoMcuError
-from automcu_ray.core.feasibility import LayerCost
+from automcu_ray.core.feasibility import FeasibilityReport, LayerCost
 from automcu_ray.deploy.bundle import write_bundle
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, NetworkManifest
@@ -60,7 +60,7 @@ def evaluate_on_test(
         instructions=board.instructions if board else None,
         instructions_limit=task.instructions_limit,
         estimated_latency_ms=task.target.latency_ms(board.instructions if board else None),
-        profile=_profile(pipeline, deployed, folder / "profile") if board else (),
+        profile=_profile(pipeline, deployed, report, folder / "profile") if board and report else (),
         stack_used_bytes=board.stack_used_bytes if board else None,
         stream=winner.board.stream if winner.board else None,
         second_opinions=winner.second_opinions,
@@ -86,9 +86,11 @@ def evaluate_on_test(
     return manifest
 
 
-def _profile(pipeline: FinalistPipeline, deployed: DeployedNetwork, workdir: Path) -> tuple[LayerCost, ...]:
+def _profile(
+    pipeline: FinalistPipeline, deployed: DeployedNetwork, built: FeasibilityReport, workdir: Path
+) -> tuple[LayerCost, ...]:
     """Return what each layer costs; () where that cannot be measured, for it decides nothing."""
     workdir.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(AutoMcuError):
-        return pipeline.toolchain.profile(deployed, workdir) if pipeline.toolchain is not None else ()
+        return pipeline.toolchain.profile(deployed, built, workdir) if pipeline.toolchain is not None else ()
     return ()

@@ -29,7 +29,8 @@ class Layer:
     `node` names it in reports, `reads` and `write` are tensors of the graph. `fields` fill the kernel's struct: arrays
     become constants of their own. With `parts` there is a struct and a call for each input, all to one output. The
     output may lie over an input at the `lags` (in bytes), from the end too where the kernel can turn round. `bound` is
-    the largest |sum * scale| that can come up. `roomy` computes the same faster, with more scratch.
+    the largest |sum * scale| that can come up. `roomy` computes the same faster, with more scratch; `small` with a
+    kernel that other layers need anyway.
     """
 
     node: str
@@ -45,6 +46,7 @@ class Layer:
     copies: tuple[Copy, ...] = ()
     parts: tuple[Mapping[str, Field], ...] = ()
     roomy: "Layer | None" = None
+    small: "Layer | None" = None
 
     @property
     def structs(self) -> tuple[Mapping[str, Field], ...]:

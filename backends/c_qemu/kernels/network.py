@@ -1,6 +1,6 @@
 """An int8 network as C: layers, their schedule over one arena, scratch included, and the text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from automcu_ray.deploy.export import DeployedNetwork
@@ -8,7 +8,7 @@ from automcu_ray.deploy.tracing import INPUT, OUTPUT
 from automcu_ray.problem.target import Core
 from automcu_ray.sizing.peak_memory import ANYWHERE, APART, Lag
 from backends.c_qemu.kernels import printing
-from backends.c_qemu.kernels.layer import Layer, variant_of
+from backends.c_qemu.kernels.layer import Layer, Variant, variant_of
 from backends.c_qemu.kernels.reading import read
 from backends.c_qemu.planner import live_bytes
 from backends.c_qemu.schedule import Call, Schedule, schedule
@@ -33,21 +33,25 @@ def lags(layer: Layer) -> dict[str, Lag]:
     return {name: lag for name, lag in layer.lags.items() if layer.reads.count(name) == 1}
 
 
-def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int) -> Printed:
+def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int, small: bool = False) -> Printed:
     """Return the C of an int8 network for a core; None stands for any. `arena_bytes` may be used in any case.
+
+    With `small` the fewest kinds of kernels are taken, in plain C, compiled for size.
 
     Raises:
         ToolchainError: an operator, or a form of one, that no kernel computes.
     """
-    variant = variant_of(core)
+    variant: Variant = "scalar" if small else variant_of(core)
     layers, shapes, constants = read(deployed.with_batch_one(), variant)
+    if small:
+        layers = [replace(layer.small or layer, roomy=None) for layer in layers]
     layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, arena_bytes)
     channels, height, width = deployed.input_shape
     signature = (
         f"const int8_t {printing.INPUT}[1][{channels}][{height}][{width}], "
         f"int8_t {printing.OUTPUT}[1][{deployed.num_classes}]"
     )
-    text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant)
+    text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, small)
     weights: dict[str, int] = {}
     for layer in layers:
         if layer.weights_bytes:

@@ -39,6 +39,7 @@ def print_c(
     ends: tuple[str, str],
     signature: str,
     variant: Variant,
+    small: bool = False,
 ) -> str:
     """Return `net.c`.
 
@@ -49,9 +50,11 @@ def print_c(
         ends: names of the graph's input and output.
         signature: of net().
         variant: of the kernels.
+        small: whether code bytes count more than speed.
     """
     needed = ["common.c", "requantise.c", *_kernel_files(layers, variant)]
     texts = ["#define NET_WIDE_SCALES"] if any(layer.is_wide for layer in layers) else []
+    texts += ["#define NET_SMALL"] if small else []
     texts += [(SOURCES / name).read_text() for name in needed]
     places = {name: f"{ARENA} + {offset}" for name, offset in made.offsets.items()}
     places |= {ends[0]: f"(const int8_t *){INPUT}", ends[1]: f"(int8_t *){OUTPUT}"}

@@ -1,6 +1,6 @@
 """Convolutions and linear layers: weights packed as a variant's kernels read them, biases that hold the zero point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -89,12 +89,14 @@ def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised,
         scales, bound = quantised.scales, quantised.bound
         return Layer(node, kernel, "convolution", (x,), y, fields | numbers, lags, scratch, scales, bound, roomy=roomy)
 
+    narrow = ("convolve_narrow", _narrow(window, quantised, variant), _least_scratch(window))
     if copies_rows:
         high = made("convolve_depthwise", *_depthwise(window, quantised, variant, min(STRIP, window.written[1])))
-        return made("convolve_depthwise", *_depthwise(window, quantised, variant, 1), high)
+        low = _depthwise(window, quantised, variant, 1)
+        return replace(made("convolve_depthwise", *low, high), small=made(*narrow))
     dense = _dense_helium(window, quantised) if variant == "helium" else _dense(window, quantised, variant)
     wide = made("convolve", *dense) if dense and plane_out > 2 else None
-    return made("convolve_narrow", _narrow(window, quantised, variant), _least_scratch(window), wide)
+    return made(*narrow, wide)
 
 
 def _least_scratch(window: Window) -> int:

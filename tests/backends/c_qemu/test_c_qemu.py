@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.problem.target import Constraints, Core, McuTarget
 from automcu_ray.runtime.config import names
 from automcu_ray.testing.backend_contract import BackendContract
 from automcu_ray.testing.networks import NETWORKS, deployed_network
 from backends.base import Backend, Firmware
-from backends.c_qemu.backend import COMPILE_FLAGS, CORE_FLAGS, FIRMWARE, CQemuBackend, usage
+from backends.c_qemu import linker
+from backends.c_qemu.backend import COMPILE_FLAGS, CORE_FLAGS, FIRMWARE, SMALL_NOTE, CQemuBackend, Optimise
 from backends.c_qemu.cgen import generate
 from backends.programs import Runner
 from backends.source_fingerprint import SHARED, digest
@@ -208,7 +209,7 @@ def test_c_that_does_not_compile_is_an_error_with_its_first_line(tmp_path: Path,
 
 
 def test_the_rest_of_a_region_is_the_harness() -> None:
-    ram, flash = usage(
+    ram, flash = linker.usage(
         {"RAM": 2100, "FLASH": 3000},
         {".arena": 400, ".io": 442, ".stack": 1024, ".net_code": 700, ".weights": 900},
     )
@@ -238,8 +239,9 @@ def test_everything_compiles_without_warnings_for_every_core(gcc: None, core: Co
     files = [str(path) for path in sorted(FIRMWARE.glob("*.c"))]
     compile_all("-Wshadow", "-DUART_BASE=0x40011000u", "-DGUARD_BYTES=256u", *files)
     for name in NETWORKS:
-        for precision in ("int8", "float32"):
-            (tmp_path / "net.c").write_text(generate(deployed_network(name, precision), core).source)
+        int8, float32 = deployed_network(name, "int8"), deployed_network(name, "float32")
+        for code in (generate(int8, core), generate(int8, core, small=True), generate(float32, core)):
+            (tmp_path / "net.c").write_text(code.source)
             compile_all("net.c")
 
 
@@ -265,3 +267,26 @@ def test_float32_needs_more_of_everything(gcc: None, tmp_path: Path, target: Mcu
     )
     assert small.ram is not None and large.ram is not None
     assert large.ram.arena_bytes > 3 * small.ram.arena_bytes  # 4 times the tensors; scratch is for int8 alone
+
+
+@pytest.mark.parametrize("name", ["stm32f405", "stm32f103", "rp2040"])
+def test_auto_is_the_fast_form_until_only_the_small_one_fits(gcc: None, name: str, tmp_path: Path) -> None:
+    target, made = read_target(name), deployed_network("plain", "int8")
+
+    def built(optimise: Optimise, flash_bytes: int | None = None) -> Firmware:
+        limit = Constraints() if flash_bytes is None else Constraints(flash_kb=flash_bytes / 1024)
+        return CQemuBackend(optimise=optimise).build(made, target, limit, tmp_path)
+
+    sizes = {form: built(form).report.flash_bytes or 0 for form in ("speed", "size", "auto")}
+    assert sizes["auto"] == sizes["speed"] > sizes["size"] + 1000
+    between = built("auto", sizes["speed"] - 1)
+    assert between.report.feasible and between.report.flash_bytes == sizes["size"]
+    assert between.report.notes == (SMALL_NOTE,) and not built("auto").report.notes
+    neither = built("auto", sizes["size"] - 1).report
+    assert not neither.feasible and neither.flash_bytes == sizes["size"]
+    assert not built("speed", sizes["speed"] - 1).report.feasible
+
+
+def test_a_form_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ConfigError, match="one of speed, size, auto, found 'fast'"):
+        CQemuBackend(optimise="fast")  # type: ignore[arg-type]

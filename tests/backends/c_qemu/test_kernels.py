@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from automcu_ray.core.errors import ToolchainError
@@ -65,8 +66,8 @@ def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onn
     made = windows(rng, width).deployed()
     inputs = rng.integers(-128, 128, (4, 6, 7, width)).astype(np.int8)
     wanted = run_one_at_a_time(made.onnx, inputs)
-    for room in (0, ROOM):
-        source = generate(made, core, room).source
+    for code in (generate(made, core), generate(made, core, ROOM), generate(made, core, small=True)):
+        source = code.source
         assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
 
 
@@ -91,11 +92,56 @@ def test_integers_round_as_float32_does(host_gcc: None, tmp_path: Path) -> None:
     assert np.array_equal(found, wanted)
 
 
-def test_a_network_without_a_floating_point_unit_gives_the_same_bits(host_gcc: None, tmp_path: Path) -> None:
-    made = deployed_network("attention", "int8")
+@pytest.mark.parametrize("name", ["attention", "plain"])
+@pytest.mark.parametrize("small", [False, True])
+def test_a_network_without_a_floating_point_unit_gives_the_same_bits(
+    small: bool, name: str, host_gcc: None, tmp_path: Path
+) -> None:
+    made = deployed_network(name, "int8")
     images = np.random.default_rng(1).integers(0, 256, (300, 3, 12, 12), dtype=np.uint8)
-    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING")
+    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", small=small)
     assert np.array_equal(found, made.run(images))
+
+
+OPERATIONS = """
+static float as_float(real x) { return ldexpf((float)x.value, x.exponent); }
+static real as_real(float x) { return times(x != 0.0f, bits_of(x)); }
+void all(const float *a, const float *b, const float *s, const int32_t *n, float *y, int count) {
+    for (int i = 0; i < count; i++, y += 6) {
+        y[4] = (float)nearest(as_real(a[i]));
+        y[5] = (float)nearest(sum_of((real){0, 0}, (real){n[i], i & 3}));
+        y[0] = as_float(sum_of(as_real(a[i]), as_real(b[i])));
+        y[1] = as_float(sum_of(times(n[i], bits_of(s[i])), as_real(a[i])));
+        y[2] = as_float(quotient(as_real(a[i]), as_real(b[i])));
+        y[3] = as_float(quotient(as_real(b[i]), (real){n[i] < 0 ? -n[i] : n[i] + 1, 0}));
+    }
+}
+"""
+
+
+def test_floats_in_software_round_as_float32_does(host_gcc: None, tmp_path: Path) -> None:
+    parts = [(SOURCES / name).read_text() for name in ("common.c", "requantise.c")]
+    (tmp_path / "real.c").write_text("\n".join([*parts, OPERATIONS]))
+    argv = ["gcc", "-O2", "-shared", "-fPIC", "-DNET_INTEGER_ROUNDING", "real.c", "-o", "real.so", "-lm"]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    rng, count = np.random.default_rng(0), 500_000
+
+    def floats(low: int, high: int) -> npt.NDArray[np.float32]:
+        found = np.ldexp(rng.uniform(1, 2, count), rng.integers(low, high, count)) * rng.choice([-1, 1], count)
+        found[::4] = np.round(found[::4])  # whole numbers and their sums often lie on ties
+        return found.astype(np.float32)
+
+    a, b, s = floats(-30, 14), floats(-30, 14), np.abs(floats(-30, 5))
+    b[b == 0], s[s == 0] = 1, 1
+    n = rng.integers(-255, 256, count).astype(np.int32)
+    found = np.zeros((count, 6), np.float32)
+    library = ctypes.CDLL(str(tmp_path / "real.so"))
+    library.all(*(ctypes.c_void_p(array.ctypes.data) for array in (a, b, s, n, found)), count)
+    fused = np.float64(n) * s  # exact: 9 and 24 bits
+    exact = np.float32(np.longdouble(fused) + np.longdouble(a))  # 64 bits, then 24: twice rounded, but for ties only
+    by = np.where(n < 0, -n, n + 1).astype(np.float32)
+    wanted = np.stack([a + b, exact, a / b, b / by, np.rint(a), np.float32(n << (np.arange(count) & 3))], axis=1)
+    assert np.array_equal(found, wanted)
 
 
 def test_no_name_of_the_model_reaches_the_c() -> None:

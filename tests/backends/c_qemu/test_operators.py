@@ -21,4 +21,10 @@ def test_an_operator_gives_the_bits_of_onnxruntime(name: str, host_gcc: None, tm
     made = model.deployed()
     wanted = run_one_at_a_time(made.onnx, inputs.astype(np.int8))
     assert len(np.unique(wanted)) > 50  # else little was compared
-    assert np.array_equal(run_on_host(made, (inputs + 128).astype(np.uint8), tmp_path), wanted)
+    images = (inputs + 128).astype(np.uint8)
+    assert np.array_equal(run_on_host(made, images, tmp_path), wanted)
+    (tmp_path / "small").mkdir()
+    without_floats = run_on_host(
+        made, images, tmp_path / "small", "cortex-m0plus", "-DNET_INTEGER_ROUNDING", small=True
+    )
+    assert np.array_equal(without_floats, wanted)

@@ -2,6 +2,9 @@
  * onnxruntime does, so outputs equal its own bit for bit. */
 #if !defined(__clang__)
 #pragma GCC optimize("fp-contract=off", "no-strict-aliasing")
+#if defined(NET_SMALL) /* code bytes before speed */
+#pragma GCC optimize("Os")
+#endif
 #else
 #pragma STDC FP_CONTRACT OFF
 #endif

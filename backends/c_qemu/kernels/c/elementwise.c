@@ -12,29 +12,38 @@ struct pairs {
             for (uint32_t k = 0; k < l->counts[2]; k++, a += l->steps_a[2], b += l->steps_b[2]) *y++ = __VA_ARGS__; \
         }
 
-#if defined(NET_INTEGER_ROUNDING) || (defined(__arm__) && !defined(__ARM_FP))
-SHARED int32_t add_exactly(const struct pairs *l, int32_t a, int32_t b) {
-    return rounded_float(fmaf((float)a, l->scale_a, fmaf((float)b, l->scale_b, l->fixed)));
+#if defined(WITHOUT_FLOATS)
+INLINE real fixed_of(const struct pairs *l) {
+    return times(bits_of(l->fixed) << 1 != 0, bits_of(l->fixed));
 }
-/* In 2^-16 first: software floats only where the sum lies next to a tie. */
+/* Two fused multiply-adds: two roundings. */
+SHARED int32_t add_exactly(const struct pairs *l, int32_t a, int32_t b) {
+    return nearest(sum_of(times(a, bits_of(l->scale_a)), sum_of(times(b, bits_of(l->scale_b)), fixed_of(l))));
+}
+#if !defined(NET_SMALL)
+/* In 2^-16 first: exactly only where the sum lies next to a tie. */
 INLINE int8_t add_pair(const struct pairs *l, int32_t a, int32_t b, int32_t scale_a, int32_t scale_b, int32_t fixed) {
     const int32_t sum = a * scale_a + b * scale_b + fixed;
     if (__builtin_expect((uint32_t)(sum & 0xFFFF) - 0x7E00u >= 0x400u, 1)) return saturate((sum + 0x8000) >> 16);
     return saturate(add_exactly(l, a, b));
 }
+INLINE int32_t in_16_bits(real x) {
+    return nearest((real){x.value, x.exponent + 16});
+}
+#endif
 SHARED void add(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
-    const float most = l->scale_a > l->scale_b ? l->scale_a : l->scale_b;
-    if (most < 32.0f && l->fixed > -8000.0f && l->fixed < 8000.0f) {
-        const int32_t scale_a = (int32_t)nearbyintf(l->scale_a * 65536.0f);
-        const int32_t scale_b = (int32_t)nearbyintf(l->scale_b * 65536.0f);
-        const int32_t fixed = (int32_t)nearbyintf(l->fixed * 65536.0f);
+#if !defined(NET_SMALL)
+    const int32_t scale_a = in_16_bits(times(1, bits_of(l->scale_a)));
+    const int32_t scale_b = in_16_bits(times(1, bits_of(l->scale_b))), fixed = in_16_bits(fixed_of(l));
+    if (scale_a < 32 << 16 && scale_b < 32 << 16 && fixed > -(8000 << 16) && fixed < 8000 << 16) {
         FOR_PAIRS(add_pair(l, *a, *b, scale_a, scale_b, fixed))
-    } else {
-        FOR_PAIRS(saturate(add_exactly(l, *a, *b)))
+        return;
     }
+#endif
+    FOR_PAIRS(saturate(add_exactly(l, *a, *b)))
 }
 SHARED int32_t mul_exactly(const struct pairs *l, int32_t product) {
-    return rounded_float((float)product * l->scale_a + l->fixed);
+    return nearest(sum_of(to_24_bits(times(product, bits_of(l->scale_a))), fixed_of(l)));
 }
 SHARED void mul(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
     FOR_PAIRS(saturate(mul_exactly(l, (*a - l->zero_a) * (*b - l->zero_b))))

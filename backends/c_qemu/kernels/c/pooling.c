@@ -39,13 +39,23 @@ SHARED void max_pool(const struct pool *l, const int8_t *x, int8_t *y) {
 
 /* A float sum of real values, row by row; the zero point is added before rounding. */
 INLINE int8_t mean(const struct pool *l, const int8_t *from, int top, int bottom, int left, int right) {
+    const int values = l->whole_windows ? l->kernel_h * l->kernel_w : (bottom - top) * (right - left);
+    if (values == 0) return (int8_t)l->y_zero;
+#if defined(WITHOUT_FLOATS) && defined(NET_SMALL)
+    const uint32_t scale = bits_of(l->x_scale);
+    real sum = {0, 0};
+    for (int h = top; h < bottom; h++)
+        for (int w = left; w < right; w++)
+            sum = sum_of(sum, to_24_bits(times(from[h * l->dilation_h * l->in_w + w * l->dilation_w] - l->x_zero, scale)));
+    sum = quotient(quotient(sum, (real){values, 0}), times(1, bits_of(l->y_scale)));
+    return saturate(nearest(sum_of(sum, (real){l->y_zero, 0})));
+#else
     float sum = 0.0f;
     for (int h = top; h < bottom; h++)
         for (int w = left; w < right; w++)
             sum += l->x_scale * (float)(from[h * l->dilation_h * l->in_w + w * l->dilation_w] - l->x_zero);
-    const int values = l->whole_windows ? l->kernel_h * l->kernel_w : (bottom - top) * (right - left);
-    if (values == 0) return (int8_t)l->y_zero;
     return saturate(rounded_float(sum / (float)values / l->y_scale + (float)l->y_zero));
+#endif
 }
 SHARED void average_pool(const struct pool *l, const int8_t *x, int8_t *y) {
     FOR_WINDOWS(mean)

@@ -1,24 +1,79 @@
 /* round(float(sum) * scale), to even, as float32 gives it. */
 #if defined(NET_INTEGER_ROUNDING) || (defined(__arm__) && !defined(__ARM_FP))
-INLINE uint64_t to_24_bits(uint64_t value) { /* the nearest value with a float's significand; ties to even */
-    if (value >> 24 == 0) return value;
-    const int drop = 40 - __builtin_clzll(value);
-    const uint64_t kept = value >> drop, rest = value - (kept << drop), half = 1ull << (drop - 1);
-    return (kept + (rest > half || (rest == half && (kept & 1)))) << drop;
+#define WITHOUT_FLOATS
+/* value * 2^exponent: floats without a library for them. */
+typedef struct {
+    int64_t value;
+    int exponent;
+} real;
+/* n * scale, exactly. */
+INLINE real times(int32_t n, uint32_t scale) {
+    const int32_t significand = (int32_t)((scale & 0x7FFFFFu) | 0x800000u);
+    return (real){(int64_t)n * (scale >> 31 ? -significand : significand), (int)(scale >> 23 & 255) - 150};
 }
-/* For a scale that is a float with these bits; results beyond 1000 are given as 1000. */
-SHARED int32_t round_exactly(int32_t sum, uint32_t bits) {
-    const uint32_t size = sum < 0 ? 0u - (uint32_t)sum : (uint32_t)sum;
-    const uint64_t product = to_24_bits(to_24_bits(size) * ((bits & 0x7FFFFFu) | 0x800000u));
-    const int shift = 150 - (int)(bits >> 23);
-    if (product == 0 || shift > 63) return 0;
-    uint32_t result = 1000;
-    if (shift > 0 && product >> shift < 1000) {
-        const uint64_t half = 1ull << (shift - 1), rest = product & (2 * half - 1);
-        result = (uint32_t)(product >> shift);
+/* The nearest value with a float's significand; ties to even. */
+SHARED real to_24_bits(real x) {
+    const uint64_t size = x.value < 0 ? 0u - (uint64_t)x.value : (uint64_t)x.value;
+    if (size >> 24 == 0) return x;
+    const int drop = 40 - __builtin_clzll(size);
+    const uint64_t half = 1ull << (drop - 1), rest = size & (2 * half - 1);
+    const int64_t kept = (int64_t)(size >> drop) + (rest > half || (rest == half && (size >> drop & 1)));
+    return (real){x.value < 0 ? -kept : kept, x.exponent + drop};
+}
+/* The nearest integer; ties to even. What lies beyond 2^30 is given as that. */
+SHARED int32_t nearest(real x) {
+    const uint64_t size = x.value < 0 ? 0u - (uint64_t)x.value : (uint64_t)x.value;
+    const int shift = -x.exponent;
+    uint32_t result = 1u << 30;
+    if (size == 0 || shift > 63) return 0;
+    if (shift <= 0) {
+        if (shift > -30 && size >> (30 + shift) == 0) result = (uint32_t)size << -shift;
+    } else if (size >> shift < result) {
+        const uint64_t half = 1ull << (shift - 1), rest = size & (2 * half - 1);
+        result = (uint32_t)(size >> shift);
         result += rest > half || (rest == half && (result & 1));
     }
-    return sum < 0 ? -(int32_t)result : (int32_t)result;
+    return x.value < 0 ? -(int32_t)result : (int32_t)result;
+}
+INLINE uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+/* a + b, rounded as a float; one of them is a float already, the other has at most 32 bits. What is too small to be
+   added in 62 bits only says to which side of a tie the sum lies. */
+SHARED real sum_of(real a, real b) {
+    if (b.value == 0 || (a.value != 0 && a.exponent < b.exponent)) {
+        const real other = a;
+        a = b, b = other;
+    }
+    if (a.value != 0) {
+        const int room = __builtin_clzll(a.value < 0 ? 0u - (uint64_t)a.value : (uint64_t)a.value) - 2;
+        const int gap = a.exponent - b.exponent, shift = gap < room ? gap : room;
+        if (gap > room) b.value = b.value < 0 ? -1 : 1;
+        b.value += a.value * (1ll << shift), b.exponent = a.exponent - shift;
+    }
+    return to_24_bits(b);
+}
+/* a / b, rounded as a float; both have at most 24 bits. */
+SHARED real quotient(real a, real b) {
+    if (a.value == 0) return a;
+    uint32_t by = (uint32_t)(b.value < 0 ? -b.value : b.value), rest = (uint32_t)(a.value < 0 ? -a.value : a.value);
+    int exponent = a.exponent - b.exponent;
+    for (; by < rest; exponent++) by <<= 1;
+    for (; rest < by; exponent--) rest <<= 1;
+    int64_t made = 0;
+    for (int i = 0; i < 26; i++, exponent--) {
+        made = 2 * made + (rest >= by);
+        rest = 2 * (rest >= by ? rest - by : rest);
+    }
+    made = 2 * made + (rest != 0); /* the last bit only says that there is more */
+    return to_24_bits((real){(a.value < 0) != (b.value < 0) ? -made : made, exponent});
+}
+/* For a scale that is a float with these bits. */
+SHARED int32_t round_exactly(int32_t sum, uint32_t bits) {
+    const real exact = to_24_bits((real){sum, 0}), by = times(1, bits);
+    return nearest(to_24_bits((real){exact.value * by.value, exact.exponent + by.exponent}));
 }
 typedef struct {
     int32_t significand; /* 31 bits */
@@ -35,7 +90,7 @@ INLINE factor factor_of(float scale) {
 /* The product's high word decides, unless it lies next to a tie, where float's two roundings may differ from it: the
    sum's and the product's are at most 2^-24 each, of values below 256. */
 INLINE int32_t requantise(int32_t sum, factor by) {
-#if !defined(NET_WIDE_SCALES)
+#if !defined(NET_WIDE_SCALES) && !defined(NET_SMALL)
     const int64_t product = (int64_t)sum * by.significand;
     const int32_t high = (int32_t)(product >> 32);
     const uint32_t fraction = (uint32_t)high << (32 - by.shift) | (uint32_t)product >> by.shift;
@@ -83,11 +138,13 @@ SHARED void store_some(int8_t *y, const int32_t *sums, float scale, int32_t zero
     for (int i = 0; i < count; i++) y[i] = saturate(requantise(sums[i], by) + zero);
 }
 INLINE void store(int8_t *y, int32_t a, int32_t b, int32_t c, int32_t d, float scale, int32_t zero, int count) {
+#if !defined(NET_SMALL)
     if (__builtin_expect(count >= 4, 1)) {
         const factor by = factor_of(scale);
         y[0] = saturate(requantise(a, by) + zero), y[1] = saturate(requantise(b, by) + zero);
         y[2] = saturate(requantise(c, by) + zero), y[3] = saturate(requantise(d, by) + zero);
-    } else {
-        store_some(y, (int32_t[]){a, b, c, d}, scale, zero, count);
+        return;
     }
+#endif
+    store_some(y, (int32_t[]){a, b, c, d}, scale, zero, count);
 }

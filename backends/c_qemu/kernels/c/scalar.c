@@ -18,7 +18,7 @@ INLINE uint32_t *words_of(const struct convolution *l, packed *scratch) {
 INLINE void unpack(const struct convolution *l, packed *scratch) {
     (void)l, (void)scratch;
 }
-#if defined(__thumb__) && !defined(__thumb2__) /* Cortex-M0+: eight registers hold no more */
+#if defined(__thumb__) && !defined(__thumb2__) || defined(NET_SMALL) /* Cortex-M0+: eight registers hold no more */
 #define AT_ONCE 2
 #else
 #define AT_ONCE 4
@@ -112,15 +112,15 @@ INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell
 }
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
-    if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1 && l->stride_w <= 2) {
-        if (l->stride_w == 1) {
-            row_of_size(l, taps, row, bias, scale, y, 3, 3, 1, 1);
-        } else {
-            row_of_size(l, taps, row, bias, scale, y, 3, 3, 2, 1);
-        }
-    } else {
+#if !defined(NET_SMALL)
+    const int is_common = l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1;
+    if (is_common && l->stride_w == 1) {
+        row_of_size(l, taps, row, bias, scale, y, 3, 3, 1, 1);
+    } else if (is_common && l->stride_w == 2) {
+        row_of_size(l, taps, row, bias, scale, y, 3, 3, 2, 1);
+    } else
+#endif
         row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, l->stride_w, l->dilation_w);
-    }
 }
 
 /* Weights: [rows][inputs]. */
@@ -131,5 +131,9 @@ INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int 
         for (int i = 0; i < rows; i++) sums[i] += value * weight[i * inputs];
     }
 }
+#if defined(NET_SMALL)
+#define ROWS_AT_ONCE 1
+#else
 #define ROWS_AT_ONCE 2
+#endif
 #define ROW_BYTES(inputs) (inputs)
