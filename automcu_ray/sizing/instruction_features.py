@@ -137,7 +137,7 @@ def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
     rows = op.groups * ((height - strips) * op.stride + strips * op.kernel)
     times = op.groups if outputs == 1 else op.groups * (1 + strips * outputs)
     full, blocks = channels * height * (width // 4), channels * height * -(-width // 4)
-    window = "unrolled 3x3" if op.kernel == 3 and op.stride == 1 else f"{op.kernel}x{op.kernel}"
+    window = f"{op.kernel}x{op.kernel}" + f" by {op.stride}" * (op.kernel == 3 and op.stride <= 2)  # of their own
     return Counter(
         {"depthwise layers": 1, "depthwise strips": op.groups * strips, "depthwise taps": times * op.kernel**2}
         | {"depthwise channels": times, "depthwise rows": rows, "depthwise cells": rows * step}
