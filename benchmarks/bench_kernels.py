@@ -137,7 +137,7 @@ class Found:
 
 
 def run_c(
-    core: Core, source: str, layer: Layer, images: npt.NDArray[np.int8], library: Sequence[Path] = ()
+    core: Core, source: str, outputs: int, images: npt.NDArray[np.int8], library: Sequence[Path] = ()
 ) -> tuple[Any, dict[str, int]]:
     """Return what the board says of some C, and its sections."""
     machine = find_machine(MACHINES[core])
@@ -153,7 +153,7 @@ def run_c(
             ram.size_bytes,
             start,
             images[0].nbytes,
-            layer.outputs,
+            outputs,
             STACK_BYTES,
         )
         (folder / "net.ld").write_text(layout.script(FIRMWARE / "link.ld"))
@@ -173,7 +173,7 @@ def run_c(
             ram={"ram": ram}, flash=flash, uart=machine.uart, emulator=emulator,
         )  # fmt: skip
         board = QemuBoard(timeout_s=TIMEOUT_S)
-        done = board.run(folder / "net.elf", target, images, output_dtype=np.dtype(np.int8), output_count=layer.outputs)
+        done = board.run(folder / "net.elf", target, images, output_dtype=np.dtype(np.int8), output_count=outputs)
     return done, sections
 
 
@@ -187,7 +187,7 @@ def _call(argv: Sequence[str], folder: Path) -> str:
 def measure(core: Core, source: str, layer: Layer, *, last: bool = False, library: Sequence[Path] = ()) -> Found:
     """Return the figures of some C; `last` for C that works channels last."""
     images = np.ascontiguousarray(layer.images.transpose(0, 2, 3, 1)) if last else layer.images
-    done, sections = run_c(core, source, layer, images, library)
+    done, sections = run_c(core, source, layer.outputs, images, library)
     shape = (len(images), *layer.out, layer.channels[1]) if last else (len(images), layer.channels[1], *layer.out)
     outputs = np.asarray(done.outputs).reshape(shape)
     outputs = outputs.transpose(0, 3, 1, 2) if last else outputs

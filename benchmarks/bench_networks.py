@@ -1,0 +1,94 @@
+"""Print Flash and instructions of whole int8 networks: C for speed, for size, and emx-onnx-cgen's; in QEMU.
+
+    python benchmarks/bench_networks.py                    # about five minutes
+    python benchmarks/bench_networks.py stm32f405 mbconv   # one target, networks with that in their names
+
+Two networks of the tests, random ones of the search space that are trained a little, and one of MBConv blocks, as
+searches for CIFAR-10 end with. Flash is of the whole firmware; of emx-onnx-cgen's C instructions alone are shown.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from bench_kernels import MACHINES, run_c
+
+from automcu_ray.deploy.export import DeployedNetwork, deploy
+from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.search_space import Space
+from automcu_ray.networks.spec import ArchitectureSpec
+from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.testing.networks import deployed_network
+from backends.boards.qemu import QemuBoard
+from backends.c_qemu.backend import CQemuBackend, Optimise
+from backends.c_qemu.emx import generate_float
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests.backends.random_networks import images, trained_network
+
+TARGETS = ("stm32f405", "stm32f103", "rp2040", "ensemble_e8_hp")
+FORMS: tuple[Optimise, Optimise] = ("speed", "size")
+COLOUR = (3, 32, 32)
+
+
+def mbconv(width: int, expansion: int, stride: int = 1) -> dict[str, object]:
+    """Return a block of a spec."""
+    return {"type": "mbconv", "out_channels": width, "expansion": expansion, "stride": stride}
+
+
+def networks(wanted: str) -> Iterator[tuple[str, DeployedNetwork]]:
+    """Yield networks by name."""
+    names = ["plain", "attention", "random 1x8x8, 0", "random 1x8x8, 1", "random 1x8x8, 14"]
+    for name in [*names, "random 3x32x32, 3", "random 3x32x32, 17", "mbconv 3x32x32"]:
+        if wanted not in name:
+            continue
+        if name.startswith("random"):
+            shape, seed = (COLOUR if "32" in name else (1, 8, 8)), int(name.rsplit(" ", 1)[1])
+            yield name, trained_network(shape, seed, max_macs=600_000 if shape == COLOUR else 100_000)
+        elif name.startswith("mbconv"):
+            blocks = [mbconv(32, 6), mbconv(48, 6, 2), mbconv(48, 4)]
+            spec = {"backbone": [{"type": "conv", "out_channels": 32, "stride": 2}, *blocks]}
+            graph = Space(input_shape=COLOUR, num_classes=10).graph(ArchitectureSpec.model_validate(spec))
+            calibration = images(COLOUR, 64, 0)
+            yield name, deploy(Network(graph).eval(), COLOUR, precision="int8", calibration=calibration)
+        else:
+            yield name, deployed_network(name, "int8")
+
+
+def measured(made: DeployedNetwork, target: McuTarget, form: Optimise) -> tuple[int, int]:
+    """Return the bytes of Flash and the instructions for one image."""
+    with tempfile.TemporaryDirectory(prefix="automcu-networks-") as folder:
+        firmware = CQemuBackend(optimise=form).build(made, target, Constraints(), Path(folder))
+        if firmware.board_elf is None:
+            return firmware.report.flash_bytes or 0, 0
+        image = made.encode(np.zeros((1, *made.input_shape), np.uint8))
+        ends = (np.dtype(np.int8), made.num_classes)
+        run = QemuBoard().run(firmware.board_elf, target, image, output_dtype=ends[0], output_count=ends[1])
+        return firmware.report.flash_bytes or 0, run.instructions or 0
+
+
+def main() -> None:
+    """Print a line for each target and network."""
+    chosen = [name for name in TARGETS if name in sys.argv[1:]] or list(TARGETS)
+    wanted = next((word for word in sys.argv[1:] if word not in TARGETS), "")
+    every = list(networks(wanted))
+    for name in chosen:
+        target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{name}.yaml"))
+        print(
+            f"{name} ({target.core}): Flash at speed, size; instructions at speed, size / speed, emx-onnx-cgen / speed"
+        )
+        for network, made in every:
+            (fast_bytes, fast), (small_bytes, small) = (measured(made, target, form) for form in FORMS)
+            image = made.encode(np.zeros((2, *made.input_shape), np.uint8))
+            other = 0
+            if target.core in MACHINES:
+                other = run_c(target.core, generate_float(made).source, made.num_classes, image)[0].instructions
+            ratios = f"{small / max(1, fast):5.1f} {other / max(1, fast):5.1f}"
+            print(f"  {network:20} {fast_bytes:6} {small_bytes:6}   {fast:9} {ratios}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
