@@ -8,11 +8,15 @@ from types import ModuleType
 
 from automcu_ray.core import feasibility
 from automcu_ray.deploy import (
+    equivalents,
     export,
+    graph_editor,
+    moving_equivalents,
     onnx_graph,
     onnx_rewrites,
     operator_cost,
     own_names,
+    tables,
     torch_network,
     tracing,
     untrusted_onnx,
@@ -27,6 +31,10 @@ SHARED = (
     cell,
     cell_network,
     onnx_rewrites,
+    equivalents,
+    moving_equivalents,
+    graph_editor,
+    tables,
     export,
     feasibility,
     footprint,

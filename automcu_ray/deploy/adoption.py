@@ -4,15 +4,13 @@ It runs in the bounded process alone, since what it reads may be anybody's.
 """
 
 import itertools
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.onnx_graph import worked_out
 from automcu_ray.deploy.own_names import take_over
 from automcu_ray.deploy.pixels import Pixels
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
@@ -60,7 +58,7 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
     _drop_softmax(ours.graph, changes)
     _take_our_images(ours.graph, input_shape, pixels, changes)
     _give_logits(ours.graph, num_classes)
-    return _worked_out(ours), changes
+    return bytes(worked_out(ours).SerializeToString()), changes
 
 
 def _in_our_opset(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -163,27 +161,6 @@ def _give_logits(graph: onnx.GraphProto, num_classes: int) -> None:
     del graph.output[:]
     graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [TRACED, num_classes]))
     del graph.value_info[:]
-
-
-def _worked_out(model: onnx.ModelProto) -> bytes:
-    """Return the model after onnxruntime's basic rewrites: constants folded, shapes fixed, transposes cancelled."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    with tempfile.TemporaryDirectory(prefix="automcu-adopt-") as folder:
-        path = Path(folder, "worked_out.onnx")
-        options.optimized_model_filepath = str(path)
-        try:
-            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's errors share no base class
-            raise ToolchainError(f"onnxruntime cannot load it: {_first_line(error)}") from error
-        made = onnx.load(path)
-    used = {node.domain for node in made.graph.node}
-    kept = [entry for entry in made.opset_import if entry.domain in used]
-    del made.opset_import[:]
-    made.opset_import.extend(kept)
-    del made.graph.value_info[:]
-    return bytes(made.SerializeToString())
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ import functools
 import logging
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.bounded import CPU_S, run_bounded
+from automcu_ray.deploy.equivalents import use_equivalents
 from automcu_ray.deploy.exact_products import exact_level
 from automcu_ray.deploy.onnx_graph import (
     float_operators,
@@ -34,15 +35,18 @@ from automcu_ray.deploy.onnx_graph import (
     quantise_before_pools,
     values_per_image,
     with_batch_one,
+    worked_out,
 )
 from automcu_ray.deploy.onnx_graph import operators as operators
-from automcu_ray.deploy.onnx_rewrites import rectify_copies, use_equivalents
+from automcu_ray.deploy.onnx_rewrites import rectify_copies
 from automcu_ray.deploy.own_names import in_words, take_over
+from automcu_ray.deploy.tables import Island, excluded, mark, tabulate
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.precision import Precision
 from automcu_ray.signals.front_end import FrontEnd
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
+_OF_SHAPES = frozenset(("Shape", "ConstantOfShape", "Range"))  # constant, since sizes are
 BATCH = 256
 IMAGE_S = 0.5  # of CPU time for a foreign network: 850 million products took 0.07 s at int8
 SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
@@ -174,6 +178,8 @@ def deploy_traced(
 def _deploy(
     model: onnx.ModelProto, input_shape: tuple[int, int, int], precision: Precision, calibration: npt.NDArray[np.uint8]
 ) -> DeployedNetwork:
+    if any(node.op_type in _OF_SHAPES for node in model.graph.node):
+        model = worked_out(model)
     free_batch(model, TRACED)
     use_equivalents(model)
     float_onnx = bytes(model.SerializeToString())
@@ -181,12 +187,13 @@ def _deploy(
         classes = _num_classes(float_onnx, input_shape)
         if precision == "float32":
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
+        islands = mark(model)
         rectify_copies(model)
-        quantised = _quantise(model.SerializeToString(), calibration)
+        quantised = _quantise(model, calibration, islands)
     if stuck := float_operators(quantised):
         raise ToolchainError(
-            f"int8 needs every operator to be quantised; {', '.join(stuck)} would run in float. "
-            "Replace it (a hard activation by ReLU6, a slice by a convolution) or choose precision float32."
+            f"int8 needs every operator to be quantised; {', '.join(stuck)} would run in float. Replace it, or choose "
+            "precision float32."
         )
     ends = integer_ends(quantised)
     if (ends.input_scale, ends.input_zero_point) != (INPUT_SCALE, 0):
@@ -209,15 +216,17 @@ def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:
     return int(shape[1])
 
 
-def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.ModelProto:
+def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], islands: Sequence[Island]) -> onnx.ModelProto:
     """Return the network in int8 by onnxruntime: one scale for each channel of weights, one for each activation.
 
     The ranges of the activations come from the calibration images (N, C, H, W). One pixel of the first image is set
     to 0 and one of the last to 255 (a whole window where the network begins with a pool, which could hide a single
-    one), so that the input has the range of a pixel whatever the sample holds.
+    one), so that the input has the range of a pixel whatever the sample holds. What is left in float, the islands,
+    becomes tables.
     """
+    float_onnx = model.SerializeToString()
     pinned = calibration.copy()
-    window = leading_window(onnx.load_from_string(float_onnx))
+    window = leading_window(model)
     pinned[0, 0, :window, :window] = 0
     corner = -1 if window == 1 else 0  # pools may pass over the last row and column
     pinned[-1, -1, corner, corner] = 255
@@ -233,13 +242,15 @@ def _quantise(float_onnx: bytes, calibration: npt.NDArray[np.uint8]) -> onnx.Mod
                 per_channel=True,
                 activation_type=QuantType.QInt8,
                 weight_type=QuantType.QInt8,
+                nodes_to_exclude=excluded(model, islands),
                 extra_options={"MinimumRealRange": SMALLEST_RANGE},
             )
         except Exception as error:  # onnxruntime's errors share no base class
             raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
-        model = onnx.load(result)
-    quantise_before_pools(model)
-    return model
+        quantised = onnx.load(result)
+    tabulate(quantised, islands)
+    quantise_before_pools(quantised)
+    return quantised
 
 
 class _Calibration(CalibrationDataReader):  # type: ignore[misc]

@@ -1,8 +1,10 @@
 """Questions about an ONNX graph, and the two edits that export needs."""
 
 import math
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from automcu_ray.core.errors import ToolchainError
 
 _MOVES = ("MaxPool", "Flatten", "Reshape")  # each value of their output is one of their input
+_WITH_INT8 = frozenset(  # in float because of another operator
+    """Add AveragePool Cast Clip Concat Conv Flatten Gather Gemm GlobalAveragePool LeakyRelu MatMul MaxPool Mul Relu
+    Reshape Resize Sigmoid Split Squeeze Transpose Unsqueeze""".split()
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ def float_operators(model: onnx.ModelProto) -> tuple[str, ...]:
             floats.update(node.output)
             stuck.add(node.op_type)
     real = stuck - {"QuantizeLinear", "DequantizeLinear"}
-    return tuple(sorted(real.difference(_MOVES) or real or stuck))
+    real = {kind for kind in real if not kind.startswith("Q")} or real
+    return tuple(sorted(real - _WITH_INT8 or real.difference(_MOVES) or real or stuck))
 
 
 def leading_window(model: onnx.ModelProto) -> int:
@@ -202,3 +209,35 @@ def with_batch_one(model: bytes) -> onnx.ModelProto:
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         graph.value_info.append(helper.make_tensor_value_info(name, kind, array.shape))
     return fixed
+
+
+def worked_out(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model after onnxruntime's basic rewrites: constants folded, shapes fixed, transposes cancelled.
+
+    Raises:
+        ToolchainError: onnxruntime refuses it.
+    """
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    with tempfile.TemporaryDirectory(prefix="automcu-adopt-") as folder:
+        path = Path(folder, "worked_out.onnx")
+        options.optimized_model_filepath = str(path)
+        try:
+            ort.InferenceSession(
+                model.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=["MatMulAddFusion"],  # it reshapes for one batch size
+            )
+        except Exception as error:  # onnxruntime's errors share no base class
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            said = "".join(char for char in lines[0] if char.isprintable())[:300]
+            raise ToolchainError(f"onnxruntime cannot load it: {said}") from error
+        made = onnx.load(path)
+    used = {node.domain for node in made.graph.node}
+    kept = [entry for entry in made.opset_import if entry.domain in used]
+    del made.opset_import[:]
+    made.opset_import.extend(kept)
+    del made.graph.value_info[:]
+    return made

@@ -3,13 +3,61 @@
 import copy
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from torch.onnx import TrainingMode
 
 INPUT, OUTPUT = "image", "logits"
 TRACED = 2  # batch size while tracing; not 1, which broadcasting would hide
 OPSET = 17  # the newest one the TorchScript exporter writes without conversion
+
+
+_FUNCTIONS = {name: getattr(F, name) for name in ("adaptive_avg_pool2d", "channel_shuffle", "threshold")}
+
+
+def _adaptive_mean(image: Tensor, size: Any) -> Tensor:
+    """Windows that differ in size: a product with a matrix for each axis."""
+    wanted = [size, size] if isinstance(size, int) else list(size)
+    given = [int(side) for side in image.shape[2:]]
+    wanted = [had if side is None else side for side, had in zip(wanted, given, strict=True)]
+    if not any(had % side for side, had in zip(wanted, given, strict=True)):
+        pooled: Tensor = _FUNCTIONS["adaptive_avg_pool2d"](image, size)
+        return pooled
+    for side, had in reversed(list(zip(wanted, given, strict=True))):  # columns, then rows
+        means = torch.zeros(had, side)
+        for at in range(side):
+            start, end = at * had // side, -(-(at + 1) * had // side)
+            means[start:end, at] = 1 / (end - start)
+        image = (image @ means).transpose(2, 3)
+    return image
+
+
+def _channel_shuffle(image: Tensor, groups: int) -> Tensor:
+    count, channels, height, width = image.shape
+    apart = image.view(count, groups, channels // groups, height, width)
+    return apart.transpose(1, 2).reshape(count, channels, height, width)
+
+
+def _threshold(image: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    return torch.where(image > threshold, image, value)
+
+
+@contextmanager
+def _exportable() -> Iterator[None]:
+    """Replace functions that the exporter does not know, or not in every form, by equal ones."""
+    equal = {"adaptive_avg_pool2d": _adaptive_mean, "channel_shuffle": _channel_shuffle, "threshold": _threshold}
+    try:
+        for name, function in equal.items():
+            setattr(F, name, function)
+        yield
+    finally:
+        for name, function in _FUNCTIONS.items():
+            setattr(F, name, function)
 
 
 def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, training: bool = False) -> bytes:
@@ -23,7 +71,7 @@ def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, traini
     # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator.
     network = copy.deepcopy(network).cpu().train(training)
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _exportable():
         warnings.simplefilter("ignore")  # it warns that it is old, and about every shape it fixes
         torch.onnx.export(
             network,

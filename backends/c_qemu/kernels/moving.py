@@ -8,11 +8,13 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
+from automcu_ray.core.errors import ToolchainError
 from automcu_ray.sizing.peak_memory import APART, IN_PLACE, Lag
 from backends.c_qemu.kernels.layer import Array, Field, Layer
 from backends.c_qemu.overlaps import Copy
 
 Shape = tuple[int, ...]
+_AXES = 5
 EVERY = np.arange(-128, 128, dtype=np.int8)
 
 
@@ -69,15 +71,26 @@ def transpose(node: str, x: str, y: str, shape: Shape, order: Sequence[int]) -> 
         else:
             merged.append([size, step])
     together = merged.pop()[0] if merged and merged[-1][1] == 1 else 1
-    if len(merged) > 4:
-        raise ValueError
-    merged = [[1, 0]] * (4 - len(merged)) + merged
+    if len(merged) > _AXES:
+        raise ToolchainError(f"int8 Transpose should move at most {_AXES} axes apart to become C; found {len(merged)}.")
+    merged = [[1, 0]] * (_AXES - len(merged)) + merged
     counts, strides = (tuple(column) for column in zip(*merged, strict=True))
     fields: dict[str, Field] = {"offset": 0, "size": together, "counts": counts, "steps": strides}
     count = prod(shape)
     source = np.arange(count).reshape(shape).transpose(order).ravel()
     lag = Lag(int((np.arange(count) - source).max(initial=0)), APART.after)
     return Layer(node, "transpose", "transpose", (x,), y, fields, {x: lag})
+
+
+def select(node: str, x: str, y: str, shape: Shape, axis: int, places: Array) -> Layer:
+    """Return some of the places along an axis, as rows of an image."""
+    before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
+    if before == 1 and np.array_equal(places, np.arange(places[0], places[0] + len(places))):
+        copy = Copy(x, y, int(places[0]) * behind, len(places) * behind)
+        return Layer(node, "", "", (x,), y, {}, {}, copies=(copy,))
+    numbers = {"channels": before, "in_h": shape[axis], "in_w": behind, "out_h": len(places), "out_w": behind}
+    tables = {"rows": places.astype(np.uint16), "columns": np.arange(behind, dtype=np.uint16)}
+    return Layer(node, "resize", "resize", (x,), y, {**tables, **numbers}, {})
 
 
 def resize(

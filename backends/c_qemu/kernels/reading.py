@@ -76,15 +76,19 @@ def read(model: onnx.ModelProto, variant: Variant) -> tuple[list[Layer], dict[st
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     values = [*graph.input, *graph.output, *graph.value_info]
     shapes: dict[str, Shape] = {}
+    indices = {proto.output[0]: proto.input[0] for proto in graph.node if proto.op_type == "Cast"}  # of tables
     for value in values:
         kind = value.type.tensor_type
-        if kind.elem_type != onnx.TensorProto.INT8:
+        if kind.elem_type != onnx.TensorProto.INT8 and value.name not in indices:
             raise ToolchainError("all tensors of an int8 network should be int8, found another type between operators.")
         shapes[value.name] = tuple(dim.dim_value for dim in kind.shape.dim)
     shapes |= {name: array.shape for name, array in constants.items()}
     layers: list[Layer] = []
     for proto in graph.node:
         node = Node(proto, shapes, constants)
+        node.inputs = [indices.get(name, name) for name in node.inputs]
+        if node.attributes.get("channels_last", 0):
+            raise node.error("its channels first")
         if node.kind not in _READERS:
             raise ToolchainError(f"int8 {node.kind} has no kernel; replace it, or choose precision float32.")
         layers += _READERS[node.kind](node, variant)
@@ -161,8 +165,6 @@ def _max_pool(node: Node, variant: Variant) -> list[Layer]:
 
 
 def _average_pool(node: Node, variant: Variant) -> list[Layer]:
-    if node.attributes.get("channels_last", 0):
-        raise node.error("its channels first")
     window = _window(node, node.shape()[1])
     x_scale, y_scale = node.scale(1), node.scale(3)
     ends = {"x_zero": node.zero(2), "y_zero": node.zero(4)}
@@ -174,8 +176,6 @@ def _average_pool(node: Node, variant: Variant) -> list[Layer]:
 
 
 def _global_pool(node: Node, variant: Variant) -> list[Layer]:
-    if node.attributes.get("channels_last", 0):
-        raise node.error("its channels first")
     read = node.shape()
     image = (read[1], 1, int(np.prod(read[2:])))
     window = Window(image, (read[1], 1, 1), image[1:], (1, 1), (1, 1), (0, 0), read[1])
@@ -208,10 +208,9 @@ def _mul(node: Node, variant: Variant) -> list[Layer]:
 
 def _pairs(node: Node, kernel: str, numbers: Mapping[str, float]) -> Layer:
     names = (node.inputs[0], node.inputs[3])
+    shapes = (node.shape(0), node.shape(3))
     try:
-        return pointwise.pairs(
-            node.name, kernel, names, node.output, (node.shape(0), node.shape(3)), node.written, numbers
-        )
+        return pointwise.pairs(node.name, kernel, names, node.output, shapes, node.written, numbers)
     except ValueError:
         raise node.error("operands that repeat along at most two stretches of axes") from None
 
@@ -219,6 +218,28 @@ def _pairs(node: Node, kernel: str, numbers: Mapping[str, float]) -> Layer:
 def _lookup(node: Node, variant: Variant) -> list[Layer]:
     size = int(np.prod(node.written))
     return [moving.lookup(node.name, node.inputs[0], node.output, size, moving.answers(node.proto, node.constants))]
+
+
+def _gather(node: Node, variant: Variant) -> list[Layer]:
+    """Values by a table of 256, or some of the places along an axis."""
+    first, second = node.inputs
+    if first in node.constants:
+        table = node.constant(0)
+        if table.shape != (256,) or table.dtype != np.int8 or second in node.constants:
+            raise node.error("a table of 256 values")
+        size = int(np.prod(node.written))
+        return [moving.lookup(node.name, second, node.output, size, np.roll(table, 128))]  # from -128 on
+    places, shape = node.constant(1), node.shape()
+    axis = node.attributes.get("axis", 0) % len(shape)
+    if places.ndim != 1 or not len(places):
+        raise node.error("a list of places along an axis")
+    return [moving.select(node.name, first, node.output, shape, axis, places % shape[axis])]
+
+
+def _nothing(node: Node, variant: Variant) -> list[Layer]:
+    if node.attributes.get("to") != onnx.TensorProto.INT32:
+        raise node.error("a table behind it")
+    return []
 
 
 def _concat(node: Node, variant: Variant) -> list[Layer]:
@@ -252,15 +273,10 @@ def _transpose(node: Node, variant: Variant) -> list[Layer]:
 
 
 def _resize(node: Node, variant: Variant) -> list[Layer]:
-    if (
-        len(node.shape()) != 4
-        or node.shape()[:2] != node.written[:2]
-        or node.attributes.get("mode", b"nearest") != b"nearest"
-    ):
+    shape, mode = node.shape(), node.attributes.get("mode", b"nearest")
+    if len(shape) != 4 or shape[:2] != node.written[:2] or mode != b"nearest":
         raise node.error("nearest neighbours, of height and width alone,")
-    return [
-        moving.resize(node.name, node.inputs[0], node.output, node.proto, node.shape(), node.written, node.constants)
-    ]
+    return [moving.resize(node.name, node.inputs[0], node.output, node.proto, shape, node.written, node.constants)]
 
 
 _READERS: dict[str, Callable[[Node, Variant], list[Layer]]] = {
@@ -278,6 +294,8 @@ _READERS: dict[str, Callable[[Node, Variant], list[Layer]]] = {
     "Concat": _concat,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"), _reshape),
     "Split": _split,
+    "Gather": _gather,
+    "Cast": _nothing,
     "Transpose": _transpose,
     "Resize": _resize,
 }

@@ -67,10 +67,10 @@ def test_a_mean_over_all_pixels_is_global_pooling(dims: tuple[int, ...], keepdim
     assert "QLinearGlobalAveragePool" in operators(int8.onnx)
 
 
-def test_a_mean_over_rows_alone_stays_what_it_is() -> None:
-    network = ending(Mean((2,), False), nn.Linear(60, CLASSES))
-    made = deploy(network, SHAPE, precision="float32", calibration=images(1))
-    assert "ReduceMean" in operators(made.onnx)
+@pytest.mark.parametrize(("dims", "values"), [((2,), 60), ((1,), 100), ((1, 3), 10)])
+def test_a_mean_over_other_axes_is_pooling_of_as_many_pixels(dims: tuple[int, ...], values: int) -> None:
+    network = trained(ending(Mean(dims, False), nn.Flatten(), nn.Linear(values, CLASSES)))
+    assert "ReduceMean" not in operators(deploy_equal(network).onnx)
 
 
 def test_a_norm_before_its_convolution_is_a_depthwise_one() -> None:

@@ -141,8 +141,9 @@ def test_another_linker_is_another_version() -> None:
 
 
 DECIDE = (
-    "tracing onnx_rewrites footprint repair graph lowering peak_memory scratch export torch_network toolchain".split()
-)
+    "tracing onnx_rewrites equivalents moving_equivalents graph_editor tables footprint "
+    "repair graph lowering peak_memory scratch export torch_network toolchain"
+).split()
 
 
 @pytest.mark.parametrize("module", DECIDE)

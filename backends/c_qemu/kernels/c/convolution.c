@@ -1,5 +1,6 @@
 /* Convolutions: four pixels at a time are packed, whatever the window, then multiplied with all weights of the group. */
 SHARED void convolve(const struct convolution *l, const int8_t *x, int8_t *y, packed *scratch) {
+    WRITES;
     const int plane = l->out_h * l->out_w, width = l->by_rows ? l->out_w : plane, back = l->descending;
     const int each = (width + 3) / 4, blocks = plane / width * each;
     prepare(l, scratch);

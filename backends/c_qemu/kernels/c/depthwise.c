@@ -1,5 +1,6 @@
 /* Depthwise convolutions: a few rows at a time are copied with their padding, then no window meets an edge. */
 SHARED void convolve_depthwise(const struct convolution *l, const int8_t *x, int8_t *y, packed *scratch) {
+    WRITES;
     const int back = l->descending, plane = l->out_h * l->out_w, strips = (l->out_h + l->strip - 1) / l->strip;
     cell *const rows = rows_in(l, scratch);
     for (int i = 0; i < l->groups; i++) {

@@ -103,6 +103,7 @@ INLINE void unpack(const struct convolution *l, packed *to) {
 
 /* Weights: [channels / 2][depth / 4][2 channels][4], the middle two of four swapped, zeros behind the last ones. */
 SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
+    WRITES;
     const int8_t *weight = l->weights + group * l->weights_step;
     const int32_t *bias = l->biases + group * l->channels_step;
     const float *scale = l->scales + group * l->channels_step;
@@ -256,6 +257,7 @@ INLINE void three_by_three(const struct convolution *l, const tap *taps, const c
 }
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
+    WRITES;
     if (is_three_by_three(l)) {
         if (l->stride_w == 1) {
             three_by_three(l, taps, row, bias, scale, y, 1);

@@ -32,6 +32,7 @@ INLINE int32_t in_16_bits(real x) {
 }
 #endif
 SHARED void add(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
+    WRITES;
 #if !defined(NET_SMALL)
     const int32_t scale_a = in_16_bits(times(1, bits_of(l->scale_a)));
     const int32_t scale_b = in_16_bits(times(1, bits_of(l->scale_b))), fixed = in_16_bits(fixed_of(l));
@@ -46,14 +47,17 @@ SHARED int32_t mul_exactly(const struct pairs *l, int32_t product) {
     return nearest(sum_of(to_24_bits(times(product, bits_of(l->scale_a))), fixed_of(l)));
 }
 SHARED void mul(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
+    WRITES;
     FOR_PAIRS(saturate(mul_exactly(l, (*a - l->zero_a) * (*b - l->zero_b))))
 }
 #else
 SHARED void add(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
+    WRITES;
     const float scale_a = l->scale_a, scale_b = l->scale_b, fixed = l->fixed;
     FOR_PAIRS(saturate(rounded_float(fmaf((float)*a, scale_a, fmaf((float)*b, scale_b, fixed)))))
 }
 SHARED void mul(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
+    WRITES;
     const float scale = l->scale_a, zero = l->fixed;
     const int32_t zero_a = l->zero_a, zero_b = l->zero_b;
     FOR_PAIRS(saturate(rounded_float((float)((*a - zero_a) * (*b - zero_b)) * scale + zero)))

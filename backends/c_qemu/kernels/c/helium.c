@@ -28,6 +28,7 @@ INLINE void store_four(int8_t *y, int32x4_t sums, float scale, int32_t zero, int
 #endif
 /* Weights: [channels][depth]. */
 SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
+    WRITES;
     const int8_t *weight = l->weights + group * l->weights_step;
     const int32_t *bias = l->biases + group * l->channels_step;
     const float *scale = l->scales + group * l->channels_step;
@@ -131,6 +132,7 @@ INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell
 #endif
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
+    WRITES;
 #if defined(__ARM_FEATURE_MVE)
     if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1 && l->stride_w == 1) {
         row_of_size(l, taps, row, bias, scale, y, 3, 3, 1);
@@ -158,6 +160,7 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
 /* All outputs of one vector, `step` apart. Weights: [outputs][inputs]. */
 SHARED void products(const int8_t *weight, const int32_t *bias, const float *scale, int inputs, int outputs, int y_zero,
                      const int8_t *x, int8_t *y, int step) {
+    WRITES;
 #if defined(__ARM_FEATURE_MVE)
     const uint32x4_t places = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)step);
     for (; outputs > 0; outputs -= 4, bias += 4, scale += 4, y += 4 * step) {

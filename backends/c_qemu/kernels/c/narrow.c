@@ -1,5 +1,6 @@
 /* Convolutions window by window: slower than four at a time, in an eighth of the memory. */
 SHARED void copy_window(const struct convolution *l, const int8_t *x, int pixel, int8_t *to) {
+    WRITES;
     const int h = pixel / l->out_w, top = h * l->stride_h - l->pad_top;
     const int left = (pixel - h * l->out_w) * l->stride_w - l->pad_left;
     for (int c = 0; c < l->in_channels; c++, x += l->in_h * l->in_w)
@@ -10,6 +11,7 @@ SHARED void copy_window(const struct convolution *l, const int8_t *x, int pixel,
             }
 }
 SHARED void convolve_narrow(const struct convolution *l, const int8_t *x, int8_t *y, packed *scratch) {
+    WRITES;
     const int plane = l->out_h * l->out_w, count = l->groups * plane;
     int8_t *const window = (int8_t *)scratch;
     for (int i = 0; i < count; i++) {

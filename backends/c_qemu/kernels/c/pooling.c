@@ -34,6 +34,7 @@ INLINE int8_t largest(const struct pool *l, const int8_t *from, int top, int bot
     return (int8_t)most;
 }
 SHARED void max_pool(const struct pool *l, const int8_t *x, int8_t *y) {
+    WRITES;
     FOR_WINDOWS(largest)
 }
 
@@ -58,10 +59,12 @@ INLINE int8_t mean(const struct pool *l, const int8_t *from, int top, int bottom
 #endif
 }
 SHARED void average_pool(const struct pool *l, const int8_t *x, int8_t *y) {
+    WRITES;
     FOR_WINDOWS(mean)
 }
 
 SHARED void global_pool(const struct pool *l, const int8_t *x, int8_t *y) {
+    WRITES;
     const int size = l->in_h * l->in_w;
     const factor by = factor_of(l->x_scale);
     for (int c = 0; c < l->channels; c++) {

@@ -1,6 +1,7 @@
 /* All outputs of one vector, `step` apart. */
 SHARED void products(const int8_t *weight, const int32_t *bias, const float *scale, int inputs, int outputs, int y_zero,
                      const int8_t *x, int8_t *y, int step) {
+    WRITES;
     const int32_t zero = zero_point(y_zero);
 #if ROWS_AT_ONCE > 1
     for (; outputs >= ROWS_AT_ONCE; outputs -= ROWS_AT_ONCE, weight += ROWS_AT_ONCE * ROW_BYTES(inputs)) {

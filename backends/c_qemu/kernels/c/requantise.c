@@ -134,6 +134,7 @@ INLINE int32_t zero_point(int32_t zero) {
 }
 /* Sums of one channel, to at most four neighbours; `zero` is a zero_point(). */
 SHARED void store_some(int8_t *y, const int32_t *sums, float scale, int32_t zero, int count) {
+    WRITES;
     const factor by = factor_of(scale);
     for (int i = 0; i < count; i++) y[i] = saturate(requantise(sums[i], by) + zero);
 }

@@ -60,6 +60,7 @@ INLINE void two_channels(const int8_t *weight, const packed *pixel, int depth, i
 }
 /* Weights: [channels / 2][depth][2 channels]. */
 SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
+    WRITES;
     const int8_t *weight = l->weights + group * l->weights_step;
     for (int c = 0; c < l->out_channels; c += 2, y += 2 * plane, weight += 2 * l->depth) {
         const int at = group * l->channels_step + c;
@@ -112,6 +113,7 @@ INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell
 }
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
+    WRITES;
 #if !defined(NET_SMALL)
     const int is_common = l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1;
     if (is_common && l->stride_w == 1) {

@@ -2,6 +2,7 @@
 
 /* One pixel's window, value by value: any stride, any width. */
 SHARED void gather(const struct convolution *l, const int8_t *x, int pixel, int slot, packed *to) {
+    WRITES;
     const int h = pixel / l->out_w, top = h * l->stride_h - l->pad_top;
     const int left = (pixel - h * l->out_w) * l->stride_w - l->pad_left;
     packing at = packing_of(l, to, slot);
@@ -27,6 +28,7 @@ INLINE uint32_t every_second(uint32_t a, uint32_t b) {
 }
 /* The windows of four neighbours of a row, a word of four pixels for each value; strides 1 and 2. */
 SHARED void gather_row(const struct convolution *l, const int8_t *x, int h, int w, packed *scratch) {
+    WRITES;
     uint32_t *to = words_of(l, scratch);
     const int width = l->in_w, gap = l->dilation_w, left = w * l->stride_w - l->pad_left, end = left + l->kernel_w * gap;
     const int twice = l->stride_w == 2, inside = left >= 0 && end - gap + (twice ? 8 : 4) <= width;

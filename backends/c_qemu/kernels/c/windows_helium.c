@@ -8,6 +8,7 @@ INLINE places places_in(const struct convolution *l, packed *scratch) {
     return (places){offsets, (uint8_t *)(offsets + l->row_step), (uint8_t *)(offsets + l->row_step) + l->row_step};
 }
 SHARED void prepare(const struct convolution *l, packed *scratch) {
+    WRITES;
     const places to = places_in(l, scratch);
     int at = 0;
     for (int c = 0; c < l->strip; c++)
@@ -54,6 +55,7 @@ INLINE void pack_window(const struct convolution *l, const int8_t *x, int top, i
     }
 }
 SHARED void pack(const struct convolution *l, const int8_t *x, int row, int first, int count, packed *scratch) {
+    WRITES;
     const places table = places_in(l, scratch);
     const int high = l->in_h - (l->kernel_h - 1) * l->dilation_h, wide = l->in_w - (l->kernel_w - 1) * l->dilation_w;
     int h = first / l->out_w, w = first - h * l->out_w;

@@ -1,0 +1,225 @@
+"""What int8 has no operator for: functions of single values become tables of 256, slices move int8 as they are.
+
+onnxruntime's quantiser leaves such operators in float. `mark` finds them before it runs; `tabulate` then replaces what
+it wrote, `int8 -> float -> function -> int8`, by a table that onnxruntime itself fills, and that Cast and Gather read.
+So the graph and its C look the same values up, on every processor.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from automcu_ray.deploy.graph_editor import Editor
+
+Shape = tuple[int, ...]
+_INT8 = frozenset("Add Cast Clip Identity LeakyRelu Mul Relu Sigmoid".split())  # the quantiser knows them, or passes
+_FLOAT = frozenset(
+    """Abs And Ceil Celu Cos Div Elu Equal Erf Exp Floor Greater GreaterOrEqual HardSigmoid HardSwish Less LessOrEqual
+    Log Max Min Mish Neg Not Or Pow PRelu Reciprocal Round Selu Sign Sin Softplus Softsign Sqrt Sub Sum Tan Tanh
+    ThresholdedRelu Where Xor""".split()
+)
+_MOVES = frozenset(("Gather", "Slice"))
+_EVERY = np.arange(-128, 128, dtype=np.int8)
+
+
+@dataclass(frozen=True)
+class Island:
+    """Operators that stay in float: `nodes`, in order, work out `sink` of `root`; `closed` is a copy of the sink."""
+
+    nodes: tuple[NodeProto, ...]
+    root: str
+    sink: str
+    closed: str
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves values, and works out none."""
+        return self.nodes[0].op_type in _MOVES
+
+
+def mark(model: onnx.ModelProto) -> list[Island]:
+    """Return the islands of a float graph, in order; each is given a copy of its result, which others read from now on.
+
+    The copy, a leaky ReLU that leaks everything, makes the quantiser give the result a scale. The network's own input
+    gets one where an island begins with it.
+    """
+    graph = model.graph
+    if not any(node.op_type in _FLOAT | _MOVES for node in graph.node):
+        return []
+    shapes = Editor(model).shapes
+    sizes = {tensor.name: prod(tensor.dims) for tensor in graph.initializer}
+    moves = [node for node in graph.node if node.op_type in _MOVES and node.input[0] not in sizes]
+    islands = [Island((node,), node.input[0], *_close(graph, node, set())) for node in moves]
+    roots = _roots(graph, shapes, sizes, {island.closed for island in islands})
+    makers = {name: node for node in graph.node for name in node.output}
+    final = {value.name for value in graph.output}
+    for node in list(graph.node):
+        root = roots.get(node.output[0], node.output[0])
+        if root == node.output[0]:
+            continue
+        readers = [other for other in graph.node if node.output[0] in other.input]
+        inside = {other.name for other in readers if roots.get(other.output[0]) == root}
+        path = _path(node, root, makers)
+        if not any(one.op_type in _FLOAT for one in path) or (
+            len(inside) == len(readers) and node.output[0] not in final
+        ):
+            continue
+        islands.append(Island(tuple(path), root, *_close(graph, node, inside)))
+    _copy_input(graph, islands)
+    return islands
+
+
+def excluded(model: onnx.ModelProto, islands: Sequence[Island]) -> list[str]:
+    """Return the names of the nodes that only islands read: the quantiser leaves them alone."""
+    names = {node.name for island in islands for node in island.nodes}
+    ends = {island.closed for island in islands}
+    only: set[str] = set()
+    for node in reversed(model.graph.node):
+        readers = [other for other in model.graph.node if set(node.output) & set(other.input)]
+        if node.name in names and all(other.name in only or other.output[0] in ends for other in readers):
+            only.add(node.name)
+    return sorted(only)
+
+
+def tabulate(model: onnx.ModelProto, islands: Sequence[Island]) -> None:
+    """Put the islands of a quantised graph in int8, in place."""
+    graph = model.graph
+    values = {tensor.name: tensor for tensor in graph.initializer}
+    for island in islands:
+        entry = next(n for n in graph.node if n.op_type == "DequantizeLinear" and n.output[0] == island.root)
+        exit_ = next(n for n in graph.node if n.op_type == "QuantizeLinear" and n.input[0] == island.sink)
+        copy = next(n for n in graph.node if n.op_type == "QLinearLeakyRelu" and n.input[0] == exit_.output[0])
+        rank = (
+            1
+            if island.moves
+            else max(1, *(len(values[n].dims) for o in island.nodes for n in o.input if n in values), 1)
+        )
+        table = _filled(entry, () if island.moves else island.nodes, exit_, copy, values, rank)
+        last, source = island.nodes[-1], entry.input[0]
+        made = []
+        if island.moves:
+            moved = NodeProto()
+            moved.CopyFrom(last)
+            moved.input[0], moved.output[0] = source, f"{last.output[0]}_moved"
+            made.append(moved)
+            source = moved.output[0]
+        if island.moves and np.array_equal(table, _EVERY):
+            made[-1].output[0] = copy.output[0]
+        else:
+            index, held = f"{last.output[0]}_index", f"{last.output[0]}_table"
+            by_index = np.roll(table, 128)  # an index below zero counts from the end
+            graph.initializer.append(numpy_helper.from_array(by_index, held))
+            made.append(helper.make_node("Cast", [source], [index], name=f"{last.name}_index", to=TensorProto.INT32))
+            name = f"{last.name}_table" if island.moves else last.name
+            made.append(helper.make_node("Gather", [held, index], [copy.output[0]], name=name, axis=0))
+        at = list(graph.node).index(copy)
+        for node in reversed(made):
+            graph.node.insert(at, node)
+        graph.node.remove(copy)
+        graph.node.remove(exit_)
+    _drop_unread(graph)
+
+
+def _close(graph: onnx.GraphProto, node: NodeProto, inside: set[str]) -> tuple[str, str]:
+    """Insert a copy of what a node gives, for all but the nodes `inside`; return the names of result and copy."""
+    sink, closed = node.output[0], f"{node.output[0]}_closed"
+    if any(value.name == sink for value in graph.output):
+        sink, closed = f"{sink}_open", sink
+        for other in graph.node:
+            other.input[:] = [sink if name == closed else name for name in other.input]
+        node.output[0] = sink
+    for other in graph.node:
+        if other.name not in inside:
+            other.input[:] = [closed if name == sink else name for name in other.input]
+    copy = helper.make_node("LeakyRelu", [sink], [closed], name=f"{node.name}_closed", alpha=1.0)
+    graph.node.insert(list(graph.node).index(node) + 1, copy)
+    return sink, closed
+
+
+def _copy_input(graph: onnx.GraphProto, islands: list[Island]) -> None:
+    source = graph.input[0].name
+    copied = f"{source}_closed"
+    for at, island in enumerate(islands):
+        if island.root == source:
+            for node in island.nodes:
+                node.input[:] = [copied if name == source else name for name in node.input]
+            islands[at] = Island(island.nodes, copied, island.sink, island.closed)
+    if any(island.root == copied for island in islands):
+        graph.node.insert(0, helper.make_node("LeakyRelu", [source], [copied], name="input_closed", alpha=1.0))
+
+
+def _roots(
+    graph: onnx.GraphProto, shapes: Mapping[str, Shape], sizes: Mapping[str, int], closed: set[str]
+) -> dict[str, str]:
+    """Return of which tensor each is a function, value by value; most are of themselves."""
+    roots: dict[str, str] = {}
+    for node in graph.node:
+        result = node.output[0]
+        data = [name for name in node.input if name and name not in sizes]
+        found = {roots.get(name, name) for name in data}
+        alone = node.op_type in _INT8 | _FLOAT and result not in closed and len(found) == 1
+        alone = alone and all(sizes[name] == 1 for name in node.input if name in sizes)
+        alone = alone and all(name in shapes and shapes[name] == shapes.get(result) for name in data)
+        roots[result] = found.pop() if alone else result
+    return roots
+
+
+def _path(node: NodeProto, root: str, makers: Mapping[str, NodeProto]) -> list[NodeProto]:
+    """Return the nodes that lead from a root to what a node gives, in order."""
+    found: dict[str, NodeProto] = {}
+
+    def collect(one: NodeProto) -> None:
+        for name in one.input:
+            if name != root and name in makers and makers[name].name not in found:
+                collect(makers[name])
+        found[one.name] = one
+
+    collect(node)
+    return list(found.values())
+
+
+def _filled(
+    entry: NodeProto,
+    function: Sequence[NodeProto],
+    exit_: NodeProto,
+    copy: NodeProto,
+    values: Mapping[str, TensorProto],
+    rank: int,
+) -> npt.NDArray[np.int8]:
+    """Return what onnxruntime makes of each int8 value, -128 first."""
+    nodes = [NodeProto() for _ in range(len(function) + 3)]
+    for node, source in zip(nodes, (entry, *function, exit_, copy), strict=True):
+        node.CopyFrom(source)
+    nodes[0].input[0] = "every"
+    if not function:
+        nodes[-2].input[0] = nodes[0].output[0]
+    shape = [len(_EVERY), *[1] * (rank - 1)]
+    ends = [helper.make_tensor_value_info("every", TensorProto.INT8, shape), onnx.ValueInfoProto(name=copy.output[0])]
+    read = {name for node in nodes for name in node.input}
+    graph = helper.make_graph(nodes, "table", ends[:1], ends[1:], [values[name] for name in values if name in read])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    table: npt.NDArray[np.int8] = session.run(None, {"every": _EVERY.reshape(shape)})[0].reshape(-1)
+    return table
+
+
+def _drop_unread(graph: onnx.GraphProto) -> None:
+    """Remove what nobody reads."""
+    read = {value.name for value in graph.output}
+    for node in reversed(list(graph.node)):
+        if read.isdisjoint(node.output):
+            graph.node.remove(node)
+        else:
+            read.update(node.input)
+    for tensor in [tensor for tensor in graph.initializer if tensor.name not in read]:
+        graph.initializer.remove(tensor)
