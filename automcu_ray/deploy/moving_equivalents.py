@@ -1,7 +1,10 @@
 """Operators that move values, written as moves that become C: a Gather along an axis, a transposition, a Concat."""
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
+import numpy.typing as npt
+import onnx
+import onnxruntime as ort
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from automcu_ray.deploy.graph_editor import Chain, Editor, options_of
 
@@ -125,21 +128,45 @@ def expanded(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
 
 
 def resized(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
-    """Sizes that hold for one batch, as scales that hold for any."""
-    before, sizes = (
-        editor.shapes.get(node.input[0], ()),
-        editor.constants.get(node.input[3] if len(node.input) > 3 else ""),
-    )
-    if sizes is None or not all(before[1:]):
+    """Neighbours with sizes for one batch get scales, for any; what interpolates is a product with a matrix an axis."""
+    before, after = editor.shapes.get(node.input[0], ()), editor.shapes.get(node.output[0], ())
+    sizes = editor.constants.get(node.input[3]) if len(node.input) > 3 else None
+    if sizes is not None:
+        after = (0, *sizes[1:].tolist())
+    if not before or len(before) != len(after) or not all((*before[1:], *after[1:])):
         return None
-    scales = [1.0, *(after / size for after, size in zip(sizes[1:].tolist(), before[1:], strict=True))]
-    as_float = np.array(scales, np.float32)
-    short = np.floor(as_float[1:] * np.array(before[1:], np.float32)) < sizes[1:]
-    as_float[1:][short] = np.nextafter(as_float[1:][short], np.float32(np.inf))
+    if options_of(node).get("mode", b"nearest") != b"nearest":
+        if len(before) != 4 or before[1] != after[1]:
+            return None
+        chain = Chain(editor, node, node.input[0])
+        for axis in (3, 2):
+            chain.then("MatMul", _interpolation(node, before[axis], after[axis])).then("Transpose", perm=[0, 1, 3, 2])
+        return chain.done()
+    if sizes is None:
+        return None
+    scales = np.array([1.0, *(new / old for new, old in zip(after[1:], before[1:], strict=True))], np.float32)
+    short = np.floor(scales[1:] * np.array(before[1:], np.float32)) < after[1:]
+    scales[1:][short] = np.nextafter(scales[1:][short], np.float32(np.inf))
     made = NodeProto()
     made.CopyFrom(node)
-    made.input[:] = [node.input[0], "", editor.constant(node.name, as_float)]
+    made.input[:] = [node.input[0], "", editor.constant(node.name, scales)]
     return [made]
+
+
+def _interpolation(node: NodeProto, before: int, after: int) -> npt.NDArray[np.float32]:
+    """Return the matrix (before, after) of one axis: what onnxruntime makes of each place alone."""
+    made = NodeProto()
+    made.CopyFrom(node)
+    made.input[:], made.output[:] = ["image", "", "", "sizes"], ["result"]
+    sizes = numpy_helper.from_array(np.array([1, 1, before, after], np.int64), "sizes")
+    ends = [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, before, before])]
+    graph = helper.make_graph([made], "axis", ends, [onnx.ValueInfoProto(name="result")], [sizes])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    matrix: npt.NDArray[np.float32] = session.run(None, {"image": np.eye(before, dtype=np.float32)[None, None]})[0][
+        0, 0
+    ]
+    return matrix
 
 
 def same_type(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
