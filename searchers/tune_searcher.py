@@ -3,7 +3,7 @@
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -65,21 +65,19 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
     ) -> None:
         super().__init__(metric=METRIC, mode="max")
         self.proposer, self.task = proposer, proposer.task
-        self.gate = gate or Gate(self.task)
-        self.budget = budget or Budget()
+        self.gate, self.budget = gate or Gate(self.task), budget or Budget()
         self.lookahead, self.trains_refused = lookahead, trains_refused
         self.prefilter = Prefilter(self.task, self.gate.check_bounds, self.gate.estimator, active=not trains_refused)
         self.infeasibility_check = InfeasibilityCheck(self.task)
         self.gave_up = ""  # why nothing more will be proposed, where the search cannot go on
-        self.trained = 0
-        self.spent = Cost()  # on proposals
+        self.stopped: Callable[[], bool] = lambda: False  # a signal has come, or the time is up: Tune may be waiting
+        self.trained, self.spent = 0, Cost()  # on proposals
         self.known = dict(known or {})
         self.waiting: deque[Candidate] = deque()  # to be evaluated before anything new is proposed
         self.ready: deque[tuple[Candidate, FeasibilityReport]] = deque()
         self.live: dict[str, tuple[Candidate, FeasibilityReport]] = {}
         self.active: dict[int, Candidate] = {}  # proposed, without a record yet
-        self.repository = Repository()
-        self.replay(repository or self.repository)
+        self.replay(repository or Repository())
 
     # What whoever wires a run uses ----------------------------------------------------------------------------
 
@@ -169,7 +167,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         self.pump()
-        if self.exhausted:
+        if self.exhausted or (self.stopped() and not self.live):
             return str(Searcher.FINISHED)
         if not self.ready:
             return None

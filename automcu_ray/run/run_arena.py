@@ -1,9 +1,6 @@
 """Runs a task of the arena: for each setting an agent, its workspace, its journal, and a trial an attempt."""
 
-import signal
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from automcu_ray.records.journal import Repository
 from automcu_ray.reports.arena_report import Course, write_report
 from automcu_ray.reports.console import say, say_interrupted
 from automcu_ray.run.trials import interrupted, tidy
-from automcu_ray.runtime import cluster
+from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import ray, tune
 from automcu_ray.runtime.config import JailConfig, Plugin, Resources, load, merge, parse_setting, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder
@@ -170,15 +167,8 @@ def make_searcher(
         attempts=config.task.attempts,
         repository=Repository(folder / "journal.jsonl"),
         folder=folder / "attempts",
-        stopped=_signal_seen(),
+        stopped=interruption.seen_by_tune(),
     )
-
-
-def _signal_seen() -> Callable[[], bool]:
-    """Return what says, while Tune runs, that Ctrl-C or SIGTERM has come: then Tune has put the usual handler back."""
-    usual = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread()  # elsewhere Tune sets no handler
-    return lambda: ours and signal.getsignal(signal.SIGINT) is usual
 
 
 def _play(config: ArenaConfig, searcher: AgentSearcher, workload: Workload, folder: Path, console: Console) -> bool:

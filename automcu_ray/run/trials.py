@@ -1,10 +1,12 @@
 """The trials of a search: Ray Tune, started anew every so many trials, over one searcher, one gate and one journal."""
 
 import itertools
+import math
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +64,17 @@ def run(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) ->
                 failure_config=tune.FailureConfig(max_failures=1),
             ),
         )
+        searcher.stopped = _stopped(math.inf if left_s is None else time.monotonic() + left_s)
         ended = interrupted(tuner)
         tidy(folder / name)
         if ended or searcher.exhausted:
             return
+
+
+def _stopped(until_s: float) -> Callable[[], bool]:
+    """Return what says that a signal or the end of the time has come, while Tune waits for a trial."""
+    signalled = interruption.seen_by_tune()
+    return lambda: signalled() or time.monotonic() > until_s
 
 
 def slots(plan: Plan) -> int:

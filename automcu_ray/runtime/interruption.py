@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 _USUAL_STATUS = 130  # of what Ctrl-C ends, as shells have it
@@ -54,6 +55,16 @@ def urgent() -> bool:
 def status() -> int:
     """Return the exit status of what was interrupted: 128 and the signal's number."""
     return _USUAL_STATUS if _received is None else 128 + _received
+
+
+def seen_by_tune() -> Callable[[], bool]:
+    """Return what says, while Tune runs, that a signal has come: Tune has then put the usual handler back.
+
+    Tune looks at it when a step begins, and not while it waits, up to ten minutes, for a searcher's next trial.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread()  # elsewhere Tune sets no handler
+    return lambda: ours and signal.getsignal(signal.SIGINT) is usual
 
 
 def interrupt_main() -> None:

@@ -1,6 +1,7 @@
 """Tune started anew every so many trials: one search for whoever looks at it."""
 
 import contextlib
+import itertools
 import math
 import os
 import signal
@@ -14,6 +15,8 @@ from automcu_ray.records.journal import Repository
 from automcu_ray.run import trials
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.run_folder import RunFolder
+from searchers.proposer import SearchState
+from searchers.random import Random
 from tests.automcu_ray.run.conftest import Search
 
 
@@ -73,6 +76,25 @@ def test_a_signal_ends_all_tuners_and_not_one(
     assert searched is not None and searched.interrupted
     assert 50 <= len(repository.records) < 4000
     assert interruption.status() == 128 + number
+
+
+@pytest.mark.usefixtures("table", "signals")
+def test_a_signal_ends_a_search_that_waits_for_its_first_proposal(
+    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruption.listen()
+    asked = itertools.count(1)
+
+    def nothing_yet(proposer: Random, state: SearchState) -> None:  # as a slow model
+        number = next(asked)
+        if number == 2:
+            signal.raise_signal(signal.SIGINT)
+        assert number < 20, "Tune still waits"
+
+    monkeypatch.setattr(Random, "propose", nothing_yet)
+    assert search(tmp_path / "run", TABLE, "budget.trained=8") is None
+    searched = Repository(RunFolder(tmp_path / "run").journal).last(Searched)
+    assert searched is not None and searched.interrupted
 
 
 @pytest.mark.usefixtures("table", "signals")
