@@ -22,7 +22,6 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package
 _MOST_KEYS, _KEY_CHARS = 20, 80
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
 OPENERS = {"llm": "capacity", "llm_memory": "capacity"}  # whose first points a searcher begins with, unless told
-_MOST_POINTS = 5
 
 
 class Plugin(BaseModel):
@@ -94,9 +93,8 @@ class WarmStart(FrozenModel):
     Without a number these are five, or half of `budget.trained` where that is less: the searcher is to be heard too.
     `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
     fit. Links are followed at once, for runs/latest will soon be another run. What they leave is filled up with the
-    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`. Searchers `llm` and `llm_memory`
-    begin with those of `capacity` unless they write code or this is null, as it is in ablations: what needs no model is
-    not asked of one.
+    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`. Unless they write code or this is
+    null, `llm` and `llm_memory` begin with those of `capacity`: what needs no model is not asked of one.
     """
 
     runs: Annotated[
@@ -148,7 +146,7 @@ class RunConfig(FrozenModel):
     @property
     def warm_points(self) -> int:
         """How many points `warm_start` gives at most."""
-        return self.warm_start.points or max(1, min(_MOST_POINTS, self.budget.trained // 2))
+        return self.warm_start.points or max(1, min(5, self.budget.trained // 2))
 
     @property
     def rank_by(self) -> RankedBy:
