@@ -93,7 +93,7 @@ class WarmStart(FrozenModel):
     Without a number these are five, or half of `budget.trained` where that is less: the searcher is to be heard too.
     `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
     fit. Links are followed at once, for runs/latest will soon be another run. What they leave is filled up with the
-    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`. Unless they write code or this is
+    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`. Unless they write code or it is
     null, `llm` and `llm_memory` begin with those of `capacity`: what needs no model is not asked of one.
     """
 
