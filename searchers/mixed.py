@@ -16,9 +16,10 @@ from searchers import pick_proposer
 from searchers.dialogue.llm_proposer import LLMProposer
 from searchers.engines.base import Engine
 from searchers.heuristics.discounted_ucb import Bandit
+from searchers.llm_memory import LLMMemory
 from searchers.proposer import NoMoreProposals, Proposer, SearchState
 
-PROPOSERS = tuple(Plugin(name=name) for name in ("capacity", "evolution", "llm_memory"))
+FREE, ASKING = ("capacity", "evolution"), "llm_memory"
 _SECONDS_PER_HOUR = 3600.0
 _OWN_SECONDS = 1.0  # of a proposal, whatever else it costs: one from a table or a duplicate is not free either
 
@@ -38,7 +39,8 @@ class Mixed(Proposer):
         task: what is searched for.
         seed: of every proposer.
         engine: what answers the one proposer that asks an engine; None is the rule-based `offline`.
-        proposers: names of searchers, perhaps with options; at most one that asks an engine.
+        proposers: names of searchers, perhaps with options; at most one that asks an engine. Default `capacity` and
+            `evolution`, and `llm_memory` where a language model answers: rules add nothing to these two.
         discount: what remains of a record's weight after each further one.
         exploration: how much a proposer that has not been asked for long is worth.
         usd_per_hour: what an hour of the machine is worth, to compare it with an engine's price.
@@ -52,12 +54,13 @@ class Mixed(Proposer):
         *,
         seed: int = 0,
         engine: Engine | None = None,
-        proposers: tuple[Plugin, ...] = PROPOSERS,
+        proposers: tuple[Plugin, ...] | None = None,
         discount: Annotated[float, Field(gt=0, lt=1)] = 0.95,
         exploration: NonNegativeFloat = 0.25,
         usd_per_hour: PositiveFloat = 1.0,
     ) -> None:
         super().__init__(task, seed=seed)
+        proposers = _usual(task, engine) if proposers is None else proposers
         _check(proposers)
         self.proposers = {plugin.name: pick_proposer(plugin, task, seed=seed, engine=engine) for plugin in proposers}
         asking = [name for name, proposer in self.proposers.items() if isinstance(proposer, LLMProposer)]
@@ -136,6 +139,11 @@ class Mixed(Proposer):
         """Return what a record has cost: its seconds, and those that its money would buy."""
         bought_s = record.cost.usd / self.usd_per_hour * _SECONDS_PER_HOUR
         return record.cost.seconds + bought_s + _OWN_SECONDS
+
+
+def _usual(task: Task, engine: Engine | None) -> tuple[Plugin, ...]:
+    asks = engine is not None and engine.is_language_model and task.form in LLMMemory.proposes
+    return tuple(Plugin(name=name) for name in (*FREE, *([ASKING] if asks else [])))
 
 
 def _check(proposers: Sequence[Plugin]) -> None:

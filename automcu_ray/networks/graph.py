@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal
 
 from automcu_ray.core.feasibility import Rung, Violation
@@ -55,7 +56,9 @@ class Op:
         """Number of weights without biases, batch norm folded."""
         if self.kind == "norm":
             return self.shape[0]
-        if self.kind not in ("conv", "linear"):
+        if self.kind == "linear":
+            return self.shape[0] * prod(self.in_shape)
+        if self.kind != "conv":
             return 0
         return self.shape[0] * (self.in_shape[0] // self.groups) * self.window[0] * self.window[1]
 
@@ -163,7 +166,7 @@ class GraphBuilder:
         return self._append(Op("global_pool", f"{self.layer}.global_pool", (source,), self.shape(source), shape))
 
     def linear(self, source: int, out_features: int) -> int:
-        """Append a fully connected layer on a (channels, 1, 1) tensor."""
+        """Append a fully connected layer on all values of a tensor."""
         return self._append(Op("linear", f"{self.layer}.linear", (source,), self.shape(source), (out_features, 1, 1)))
 
     def join(self, kind: Literal["add", "mul", "concat"], sources: Sequence[int], activation: str = "none") -> int:

@@ -16,24 +16,46 @@ def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Gra
         ConstructibilityError: tensors do not fit together; the message names layer, field, rule and value.
     """
     builder = GraphBuilder(input_shape)
-    at = NETWORK_INPUT
+    at, outputs = NETWORK_INPUT, list[int]()
     for number, layer in enumerate(spec.backbone, start=1):
         builder.layer = f"layer_{number}"
         channels = builder.shape(at)[0]
         if layer.in_channels not in (None, channels):
             rule = f"must equal the {channels} channels that reach this layer"
             raise ConstructibilityError(f"layer_{number}.in_channels", rule, layer.in_channels)
-        at = _BLOCKS[layer.type](builder, at, layer)
+        if isinstance(layer, s.Skip | s.Concat):
+            if layer.back >= number:
+                rule = f"must name one of the {number - 1} layers before this one, and not the one right before it"
+                raise ConstructibilityError(f"layer_{number}.back", rule, layer.back)
+            at = _JOINS[layer.type](builder, at, outputs[-layer.back], layer)
+        else:
+            at = _BLOCKS[layer.type](builder, at, layer)
+        outputs.append(at)
     builder.layer = "head"
     if spec.head.num_classes not in (None, num_classes):
         rule = f"must equal the {num_classes} classes of the task"
         raise ConstructibilityError("head.num_classes", rule, spec.head.num_classes)
-    builder.linear(builder.global_pool(at), num_classes)
+    builder.linear(_pooled(builder, at, spec.head.positions), num_classes)
     return Graph(input_shape, tuple(builder.ops))
 
 
+def _pooled(b: GraphBuilder, x: int, positions: int) -> int:
+    if positions == 1:
+        return b.global_pool(x)
+    _, height, width = b.shape(x)
+    side = width if b.flat else min(height, width)
+    if positions > side:
+        raise ConstructibilityError(f"{b.layer}.positions", f"must not exceed the {side} of the last map", positions)
+    stride = side // positions
+    window = side - (positions - 1) * stride
+    return b.pool("avg_pool", x, window, stride) if window > 1 else x
+
+
 def _conv(b: GraphBuilder, x: int, layer: s.Conv) -> int:
-    window = (layer.kernel_size, layer.stride, layer.padding)
+    for channels in (b.shape(x)[0], layer.out_channels):
+        if channels % layer.groups:
+            raise ConstructibilityError(f"{b.layer}.groups", f"must divide its {channels} channels", layer.groups)
+    window = (layer.kernel_size, layer.stride, layer.padding, layer.groups)
     after: dict[str, Any] = {"use_bn": layer.use_bn, "activation": layer.activation}
     return b.conv("conv", x, layer.out_channels, *window, dilation=layer.dilation, **after)
 
@@ -100,6 +122,28 @@ def _pool(b: GraphBuilder, x: int, layer: s.MaxPool | s.AvgPool) -> int:
     return b.pool(layer.type, x, layer.kernel_size, layer.stride or layer.kernel_size)
 
 
+def _skip(b: GraphBuilder, x: int, earlier: int, layer: s.Skip) -> int:
+    (channels, height, width), (_, tall, wide) = b.shape(x), b.shape(earlier)
+    if not _keeps_shape(b, earlier, x):
+        strides = [step for step in _STRIDES if (-(-tall // step), -(-wide // step)) == (height, width)]
+        if not strides:
+            rule = f"must lead to a map 1, 2, 4 or 8 times as large as the {height}x{width} here"
+            raise ConstructibilityError(f"{b.layer}.back", rule, f"{tall}x{wide}")
+        earlier = b.conv("project", earlier, channels, 1, strides[0], activation="none")
+    return b.join("add", (earlier, x), layer.activation)
+
+
+def _concat(b: GraphBuilder, x: int, earlier: int, layer: s.Concat) -> int:
+    (channels, *size), (more, *other) = b.shape(x), b.shape(earlier)
+    if size != other:
+        rule = f"must lead to a map of {size[0]}x{size[1]} as here"
+        raise ConstructibilityError(f"{b.layer}.back", rule, f"{other[0]}x{other[1]}")
+    if channels + more > s.MAX_CHANNELS:
+        rule = f"must lead to {s.MAX_CHANNELS - channels} channels at most, with the {channels} here"
+        raise ConstructibilityError(f"{b.layer}.back", rule, more)
+    return b.join("concat", (earlier, x))
+
+
 def _keeps_shape(b: GraphBuilder, x: int, y: int) -> bool:
     return b.shape(x) == b.shape(y)
 
@@ -108,6 +152,8 @@ def _width(channels: float) -> int:
     return max(1, round(channels))
 
 
+_STRIDES = (1, 2, 4, 8)  # of a projection
+_JOINS: dict[str, Callable[[GraphBuilder, int, int, Any], int]] = {"skip": _skip, "concat": _concat}
 _BLOCKS: dict[str, Callable[[GraphBuilder, int, Any], int]] = {
     "conv": _conv,
     "depthwise": _depthwise,

@@ -3,13 +3,14 @@
 Source: Liberis, Dudziak, Lane 2020, arXiv:2010.14246, section 4.2 and the authors' code. There, convolutions lie in
 blocks that stand in series or in parallel. Here a backbone is one series, and what branches is a layer type; so to
 branch is to change between a plain convolution and a block with several paths. As there, no weights are taken over.
+Ours are the steps of groups, joins, the head and dilation. A layer that comes or goes leaves joins what they read.
 """
 
 from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from automcu_ray.networks.spec import LAYERS, MAX_LAYERS
+from automcu_ray.networks.spec import LAYERS, MAX_LAYERS, MAX_POSITIONS
 
 Layers = list[dict[str, Any]]  # a backbone as JSON, without derived fields
 Kinds = tuple[str, ...]
@@ -17,6 +18,7 @@ Kinds = tuple[str, ...]
 PLAIN = ("conv", "depthwise", "pointwise", "downsample")
 BRANCHED = ("ghost", "bottleneck", "mbconv", "residual")
 POOLS = ("max_pool", "avg_pool")
+JOINS = ("skip", "concat")
 _CHANNELS = (-5, -3, -1, 1, 3, 5)  # as published
 _FACTORS = (0.5, 0.67, 0.8, 1.25, 1.5, 2)
 _EXPANSIONS = (-1, -0.5, 0.5, 1)
@@ -38,13 +40,19 @@ Morphism = Callable[[Layers, Choices, Random], None]  # changes the layers in pl
 def add(layers: Layers, space: Choices, rng: Random) -> None:
     """Insert a random layer anywhere."""
     if len(layers) < MAX_LAYERS:
-        layers.insert(rng.randint(0, len(layers)), space.random_layer(rng))
+        at = rng.randint(0, len(layers))
+        for join in _over(layers, at):
+            join["back"] += 1
+        layers.insert(at, space.random_layer(rng))
 
 
 def remove(layers: Layers, space: Choices, rng: Random) -> None:
     """Take a layer out."""
     if len(layers) > 1:
-        layers.pop(rng.randrange(len(layers)))
+        at = rng.randrange(len(layers))
+        for join in _over(layers, at):
+            join["back"] -= 1
+        layers.pop(at)
 
 
 def branch(layers: Layers, space: Choices, rng: Random) -> None:
@@ -53,8 +61,8 @@ def branch(layers: Layers, space: Choices, rng: Random) -> None:
 
 
 def retype(layers: Layers, space: Choices, rng: Random) -> None:
-    """Let a layer become another one of its group: plain, with several paths, or pooling; its width stays."""
-    _become(layers, space, rng, ((PLAIN, PLAIN), (BRANCHED, BRANCHED), (POOLS, POOLS)))
+    """Let a layer become another one of its group: plain, with several paths, pooling, or a join; its width stays."""
+    _become(layers, space, rng, ((PLAIN, PLAIN), (BRANCHED, BRANCHED), (POOLS, POOLS), (JOINS, JOINS)))
 
 
 def toggle(layers: Layers, space: Choices, rng: Random) -> None:
@@ -100,6 +108,25 @@ def change_dilation(layers: Layers, space: Choices, rng: Random) -> None:
         layer[name] = rng.choice((layer[name] * 2, max(1, layer[name] // 2)))
 
 
+def change_groups(layers: Layers, space: Choices, rng: Random) -> None:
+    """Split a convolution into twice or half as many groups."""
+    for layer, name in _pick(layers, rng, ("groups",)):
+        layer[name] = rng.choice((layer[name] * 2, max(1, layer[name] // 2)))
+
+
+def change_source(layers: Layers, space: Choices, rng: Random) -> None:
+    """Let a join read one layer earlier or later."""
+    for layer, name in _pick(layers, rng, ("back",)):
+        layer[name] += rng.choice((-1, 1))
+
+
+def change_positions(head: dict[str, Any], rng: Random) -> None:
+    """Let a head keep one position a side more or less, or twice or half as many."""
+    known: int = head["positions"]
+    near = (known - 1, known // 2, known + 1, known * 2)
+    head["positions"] = rng.choice([positions for positions in near if 1 <= positions <= MAX_POSITIONS])
+
+
 MORPHISMS: tuple[Morphism, ...] = (
     add,
     remove,
@@ -111,8 +138,16 @@ MORPHISMS: tuple[Morphism, ...] = (
     scale_hidden,
     change_kernel,
     change_stride,
+    change_groups,
+    change_source,
 )
-SIGNAL_MORPHISMS = (*MORPHISMS, change_dilation)  # the last one is ours
+SIGNAL_MORPHISMS = (*MORPHISMS, change_dilation)
+
+
+def _over(layers: Layers, at: int) -> list[dict[str, Any]]:
+    """Return the joins from place `at` on that read a layer before it."""
+    joins = [(place, layer) for place, layer in enumerate(layers) if "back" in layer]
+    return [layer for place, layer in joins if place - layer["back"] < at <= place]
 
 
 def _pick(layers: Layers, rng: Random, names: tuple[str, ...]) -> list[tuple[dict[str, Any], str]]:
@@ -144,5 +179,5 @@ def _become(layers: Layers, space: Choices, rng: Random, groups: tuple[tuple[Kin
 
 def _divisible(width: int, layer: dict[str, Any]) -> int:
     """Return a width rounded to what the layer can be split into."""
-    parts: int = layer.get("ratio", 1)
+    parts: int = layer.get("ratio") or layer.get("groups", 1)
     return max(1, round(width / parts)) * parts

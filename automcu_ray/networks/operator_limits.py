@@ -21,6 +21,7 @@ class Operator(FrozenModel):
     kernel_size: tuple[int, ...] | None = None
     stride: tuple[int, ...] | None = None
     padding: tuple[int, ...] | None = None
+    groups: tuple[int, ...] | None = None
     activation: tuple[str, ...] | None = None
     se_ratio: tuple[float, ...] | None = None
 

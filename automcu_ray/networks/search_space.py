@@ -15,10 +15,11 @@ from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.networks.lowering import lower
-from automcu_ray.networks.morphisms import MORPHISMS, SIGNAL_MORPHISMS
+from automcu_ray.networks.morphisms import JOINS, MORPHISMS, SIGNAL_MORPHISMS, change_positions
 from automcu_ray.networks.operator_limits import Operator
-from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
+from automcu_ray.networks.spec import LAYERS, MAX_LAYERS, ArchitectureSpec
 
+POSITIONS = (1, 1, 2, 4)
 CHANNELS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 MIN_LAYERS = 2
 
@@ -130,7 +131,10 @@ class Space(FrozenModel):
     def compose(self, choose: Choose) -> Candidate | None:
         """Return the candidate with the values that `choose` gives its questions; None where it cannot be built."""
         depth = choose(Question("layers", tuple(range(MIN_LAYERS, self.max_layers + 1))))
-        return self.candidate_or_none({"backbone": [self._layer(choose, number) for number in range(1, depth + 1)]})
+        spec: dict[str, Any] = {"backbone": [self._layer(choose, number) for number in range(1, depth + 1)]}
+        if not self.operators:
+            spec["head"] = {"positions": choose(Question("positions", POSITIONS))}
+        return self.candidate_or_none(spec)
 
     @property
     def questions(self) -> list[Question]:
@@ -139,7 +143,7 @@ class Space(FrozenModel):
 
         def deepest(kind: str, question: Question) -> Any:
             asked[question] = None
-            return kind if question.field == "type" else question.values[-1]
+            return kind if kind in question.values else question.values[-1]
 
         for kind in self.types:
             self.compose(partial(deepest, kind))
@@ -165,11 +169,15 @@ class Space(FrozenModel):
     def mutate(self, parent: Candidate, rng: Random) -> Candidate:
         """Return a constructible neighbour: one morphism away, each that applies as likely as the others."""
         assert parent.spec is not None, "only a candidate with a spec can be mutated"
-        backbone = without_derived(parent.spec).model_dump(mode="json", exclude_none=True)["backbone"]
+        spec = without_derived(parent.spec).model_dump(mode="json", exclude_none=True)
         while True:
-            changed = [dict(layer) for layer in backbone]
-            rng.choice(SIGNAL_MORPHISMS if self.is_signal else MORPHISMS)(changed, self, rng)
-            found = self.candidate_or_none({"backbone": changed}, parent=parent.hash)
+            layers, head = [dict(layer) for layer in spec["backbone"]], dict(spec["head"])
+            morphisms = SIGNAL_MORPHISMS if self.is_signal else MORPHISMS
+            steps = [partial(morphism, layers, self, rng) for morphism in morphisms]
+            if not self.operators:
+                steps.append(partial(change_positions, head, rng))
+            rng.choice(steps)()
+            found = self.candidate_or_none({"backbone": layers, "head": head}, parent=parent.hash)
             if found is not None and found.hash != parent.hash:
                 return found
 
@@ -179,7 +187,8 @@ class Space(FrozenModel):
         spec = without_derived(parent.spec).model_dump(mode="json", exclude_none=True)
         for change in changes:
             layer, _, name = change.where.partition(".")
-            spec["backbone"][int(layer.removeprefix("layer_")) - 1][name] = change.after
+            changed = spec["head"] if layer == "head" else spec["backbone"][int(layer.removeprefix("layer_")) - 1]
+            changed[name] = change.after
         return self.candidate_or_none(spec, parent=parent.hash)
 
     def random_layer(self, rng: Random, kind: str = "") -> dict[str, Any]:
@@ -187,11 +196,15 @@ class Space(FrozenModel):
         return self._layer(lambda asked: kind if kind and asked.field == "type" else rng.choice(asked.values))
 
     def _layer(self, choose: Choose, number: int = 0) -> dict[str, Any]:
-        kind = choose(Question("type", self.types, number))
+        early = number in (1, 2)  # of the layers before, a join reads the one right before it and another one
+        kind = choose(Question("type", tuple(t for t in self.types if not (early and t in JOINS)), number))
         layer: dict[str, Any] = {"type": kind}
-        if kind not in ("max_pool", "avg_pool", "depthwise"):
+        if kind not in ("max_pool", "avg_pool", "depthwise", *JOINS):
             layer["out_channels"] = choose(Question("out_channels", CHANNELS, number))
-        return layer | {name: choose(Question(name, values, number)) for name, values in self._fields(kind).items()}
+        fields = self._fields(kind)
+        if kind in JOINS:
+            fields = {"back": tuple(back for back in _BACK if back < (number or MAX_LAYERS))} | fields
+        return layer | {name: choose(Question(name, values, number)) for name, values in fields.items()}
 
     def _fields(self, kind: str) -> dict[str, tuple[Any, ...]]:
         """Return what is drawn for a layer: usual values, and an accelerator's where the usual or default ones fail."""
@@ -208,14 +221,15 @@ def _nearest(spec: ArchitectureSpec, question: Question) -> Any:
     if question.field == "layers":
         return len(spec.backbone) if len(spec.backbone) in question.values else None
     layer = spec.backbone[question.layer - 1] if question.layer <= len(spec.backbone) else None
-    value = getattr(layer, question.field, None)
+    value = getattr(layer if question.layer else spec.head, question.field, None)
     if value in question.values or not isinstance(value, int | float):
         return value if value in question.values else None
     return min(question.values, key=lambda other: abs(other - value))
 
 
+_BACK = (2, 3, 4)
 _FIELDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "conv": {"kernel_size": (1, 3, 5), "stride": (1, 1, 2)},
+    "conv": {"kernel_size": (1, 3, 5), "stride": (1, 1, 2), "groups": (1, 1, 1, 2, 4)},
     "depthwise": {"kernel_size": (3, 5), "stride": (1, 1, 2)},
     "downsample": {"kernel_size": (3, 5)},
     "ghost": {"kernel_size": (1, 3), "ratio": (2,), "dw_size": (3, 5)},

@@ -15,12 +15,15 @@ from pydantic import Field, ValidationError, field_validator
 from automcu_ray.core.models import FrozenModel
 
 Activation = Literal["relu", "relu6", "none"]
-Channels = Annotated[int, Field(ge=1, le=1024)]
+MAX_CHANNELS = 1024
+Channels = Annotated[int, Field(ge=1, le=MAX_CHANNELS)]
 KernelSize = Literal[1, 3, 5, 7]
 Stride = Literal[1, 2]
 Padding = Annotated[int, Field(ge=0, le=3)]
 Dilation = Literal[1, 2, 4, 8]  # above 1 on signals alone
+Groups = Literal[1, 2, 4, 8]
 MAX_LAYERS = 40
+MAX_POSITIONS = 8
 
 
 class _Layer(FrozenModel):
@@ -30,7 +33,10 @@ class _Layer(FrozenModel):
 
 
 class Conv(_Layer):
-    """Convolution, batch norm, activation. Padding defaults to kernel_size // 2."""
+    """Convolution, batch norm, activation; groups must divide its input and output channels.
+
+    Padding defaults to kernel_size // 2.
+    """
 
     type: Literal["conv"]
     out_channels: Channels
@@ -38,6 +44,7 @@ class Conv(_Layer):
     stride: Stride = 1
     padding: Padding | None = None
     dilation: Dilation = 1
+    groups: Groups = 1
     use_bn: bool = True
     activation: Activation = "relu"
 
@@ -139,8 +146,41 @@ class AvgPool(_Layer):
     stride: Annotated[int, Field(ge=1, le=8)] | None = None
 
 
+class _Join(_Layer):
+    """What reads two layers: the one before it, and the one that lies `back` places before it."""
+
+    back: Annotated[int, Field(ge=2, le=MAX_LAYERS - 1)] = 2
+
+
+class Skip(_Join):
+    """Adds the output of the layer `back` places before this one, projected by 1x1 where the shape differs.
+
+    The earlier output may be 2, 4 or 8 times as high and wide, as across the stages of arXiv:1512.03385.
+    """
+
+    type: Literal["skip"]
+    activation: Activation = "relu"
+
+
+class Concat(_Join):
+    """Joins the channels of the layer `back` places before this one, of equal height and width (arXiv:1608.06993)."""
+
+    type: Literal["concat"]
+
+
 Layer = Annotated[
-    Conv | Depthwise | Pointwise | Downsample | Ghost | Bottleneck | MbConv | Residual | MaxPool | AvgPool,
+    Conv
+    | Depthwise
+    | Pointwise
+    | Downsample
+    | Ghost
+    | Bottleneck
+    | MbConv
+    | Residual
+    | MaxPool
+    | AvgPool
+    | Skip
+    | Concat,
     Field(discriminator="type"),
 ]
 LAYERS: dict[str, type[_Layer]] = {
@@ -149,9 +189,15 @@ LAYERS: dict[str, type[_Layer]] = {
 
 
 class Classifier(FrozenModel):
-    """Global average pool and a linear layer; num_classes defaults to the task's."""
+    """Average pool and a linear layer; num_classes defaults to the task's.
+
+    With one position the pool is global. With more the linear layer still knows where in the image something was: the
+    pool leaves so many a side, in equal windows that may overlap by a row, and on maps that are not square as many on
+    the longer side as fit.
+    """
 
     type: Literal["classifier"] = "classifier"
+    positions: Annotated[int, Field(ge=1, le=MAX_POSITIONS)] = 1
     num_classes: Annotated[int, Field(ge=2, le=1000)] | None = None
 
 

@@ -16,6 +16,7 @@ from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.cost import Cost, total
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.spec import Concat, Skip
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
 from automcu_ray.records.events import Brought, FinalistEvaluated, Finished, Searched, Started
@@ -141,12 +142,19 @@ def utc(at_s: float | None) -> str:
 
 
 def layers(candidate: Candidate) -> str:
-    """Return a candidate's layers in short: type and output channels, like "conv16 residual24 max_pool"."""
+    """Return a candidate's layers in short: type and output channels, like "conv16 residual24 max_pool skip-3"."""
     if candidate.cell is not None:
         return str(candidate.cell)
     if candidate.spec is None:
         return f"PyTorch, {len(candidate.code.splitlines())} lines" if candidate.code else ""
-    return " ".join(f"{layer.type}{getattr(layer, 'out_channels', None) or ''}" for layer in candidate.spec.backbone)
+    named = [
+        f"{layer.type}-{layer.back}"
+        if isinstance(layer, Skip | Concat)
+        else f"{layer.type}{getattr(layer, 'out_channels', None) or ''}"
+        for layer in candidate.spec.backbone
+    ]
+    positions = candidate.spec.head.positions
+    return " ".join(named if positions == 1 else [*named, f"positions{positions}"])
 
 
 # What the journal says --------------------------------------------------------------------------------------

@@ -61,13 +61,13 @@ def make_searcher(
 def _opening(plan: Plan, gate: Gate) -> list[Candidate]:
     """Return what the searcher of `warm_start` proposes, as far as it goes without any result from a toolchain."""
     warm = plan.config.warm_start
-    count = warm.points - sum(point.proposer == WARM_START for point in plan.points)
+    count = plan.config.warm_points - sum(point.proposer == WARM_START for point in plan.points)
     if warm.searcher is None:
         return []
     opener = TuneSearcher(
         pick_proposer(warm.searcher, plan.task, seed=plan.config.seed),
         gate=Gate(plan.task, check_bounds=plan.check_bounds, estimator=gate.estimator),
-        budget=Budget(proposals=PROPOSALS_PER_TRAINED * warm.points),
+        budget=Budget(proposals=PROPOSALS_PER_TRAINED * plan.config.warm_points),
         known={point.hash: 0 for point in plan.points},
     )
     while len(opener.live) < count:
@@ -85,7 +85,7 @@ def next_prompts(plan: Plan, folder: RunFolder) -> list[Request]:
     Raises:
         ConfigError: the searcher asks no engine.
     """
-    proposer = pick_proposer(plan.config.searcher, plan.task, seed=plan.config.seed)
+    proposer = pick_proposer(plan.config.searcher, plan.task, seed=plan.config.seed, engine=plan.engine)
     asker = proposer.asking if isinstance(proposer, Mixed) else proposer
     if not isinstance(asker, LLMProposer):
         raise ConfigError(f"--show-prompt: searcher {plan.config.searcher.name!r} asks no engine; take --searcher llm.")

@@ -283,4 +283,4 @@ def _points(plan: Plan) -> tuple[Candidate, ...]:
             raise ConfigError(f"points_to_evaluate: {error}.") from error
         except ValueError as error:
             raise ConfigError(f"points_to_evaluate: {explain(error)}.") from error
-    return (*points, *points_of_runs(warm.runs, task, plan.check_bounds, warm.points))
+    return (*points, *points_of_runs(warm.runs, task, plan.check_bounds, plan.config.warm_points))

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice, zip_longest
+from math import lcm
 from pathlib import Path
 
 from automcu_ray.core.errors import ConfigError
@@ -79,8 +80,11 @@ def _fitting(record: Record, task: Task, check_bounds: BoundCheck) -> Candidate 
 def _narrowed(spec: ArchitectureSpec, share: float, task: Task) -> Candidate | None:
     """Return the network with a share of its channels and this task's classes, or None where that cannot be built."""
     layers = [layer.model_dump(exclude={"in_channels"}) for layer in spec.backbone]
+    groups = max(layer.get("groups", 1) for layer in layers)
     for layer in layers:
         channels, step = layer.get("out_channels"), layer.get("ratio", 1)  # ghost maps come in such groups
         if channels is not None:
+            step = step if channels % groups else lcm(step, groups)  # what comes in groups may read it
             layer["out_channels"] = max(step, int(channels * share) // step * step)
-    return task.space.candidate_or_none({"backbone": layers}, proposer=WARM_START)
+    head = spec.head.model_dump(exclude={"num_classes"})
+    return task.space.candidate_or_none({"backbone": layers, "head": head}, proposer=WARM_START)

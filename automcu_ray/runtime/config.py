@@ -21,6 +21,7 @@ from automcu_ray.runtime import plugins
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
 _MOST_KEYS, _KEY_CHARS = 20, 80
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
+OPENERS = {"llm": "capacity", "llm_memory": "capacity"}  # whose first points a searcher begins with, unless told
 
 
 class Plugin(BaseModel):
@@ -89,9 +90,11 @@ class JailConfig(FiniteModel):
 class WarmStart(FrozenModel):
     """Points to evaluate before the searcher proposes anything, `points` of them at most.
 
+    Without a number these are five, or half of `budget.trained` where that is less: the searcher is to be heard too.
     `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
     fit. Links are followed at once, for runs/latest will soon be another run. What they leave is filled up with the
-    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`.
+    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`. Unless they write code or it is
+    null, `llm` and `llm_memory` begin with those of `capacity`: what needs no model is not asked of one.
     """
 
     runs: Annotated[
@@ -100,7 +103,7 @@ class WarmStart(FrozenModel):
         AfterValidator(lambda paths: tuple(Path(os.path.realpath(path)) for path in paths)),
     ] = ()
     searcher: Plugin | None = None
-    points: Positive = 5
+    points: Positive | None = None
 
 
 class RunConfig(FrozenModel):
@@ -141,6 +144,11 @@ class RunConfig(FrozenModel):
         return self.searcher.options.get("form") == "code"
 
     @property
+    def warm_points(self) -> int:
+        """How many points `warm_start` gives at most."""
+        return self.warm_start.points or max(1, min(5, self.budget.trained // 2))
+
+    @property
     def rank_by(self) -> RankedBy:
         """What the search ranks by: accuracy where code is written, for that says its training loss itself."""
         return "accuracy" if self.writes_code else self.trainer.rank_by
@@ -177,8 +185,17 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
             merge(config, change)
     _load_parts(config, "second_opinions", "backend")
     _load_parts(config["searcher"], "proposers", "searcher")
+    _open(config)
     _load_parts(config.get("warm_start"), "searcher", "searcher")
     return validate(config)
+
+
+def _open(config: dict[str, Any]) -> None:
+    """Let `warm_start.searcher` be the searcher's usual opener where nothing is said, in place."""
+    searcher, warm = config["searcher"], config.setdefault("warm_start", {})
+    if isinstance(warm, dict) and isinstance(searcher, dict) and searcher.get("form") != "code":
+        opener = OPENERS.get(str(searcher.get("name")))
+        warm |= {"searcher": opener} if opener and "searcher" not in warm else {}
 
 
 def _picks(change: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -22,6 +22,7 @@ BoundCheck = Callable[[Graph, Task], tuple[Violation, ...]]
 BUDGET_OPS = 5_000  # of one refusal's fixes; at about 4 us an operator, some 20 to 30 ms
 _TRIAL_OPS = 50  # what reading a changed spec costs, in operators, whatever its size
 _KERNELS = (7, 5, 3, 1)
+_GROUPS = (2, 4, 8)
 _LARGEST_WINDOW = 8
 _FEW = 6  # windows: one too large for its image is no reason to give up the others
 _STEPS = {"expansion": 0.1, "se_ratio": 0.05}  # steps that people would write down
@@ -29,7 +30,10 @@ _LOWEST = {"expansion": 0.1, "se_ratio": 0.0}
 
 
 class _Field(NamedTuple):
-    """A field of a layer, with the values that may make the network smaller, from the smallest change on."""
+    """A field of a layer, or of the head behind the last one, with values that may make the network smaller.
+
+    They begin with the smallest change.
+    """
 
     layer: int
     name: str
@@ -51,7 +55,8 @@ def smallest_change(
     networks exhaust the budget: then it is the smallest of those found, the largest layers having been tried first.
     The budget counts operators looked at, and not time, so that the result does not depend on how busy the machine is.
     """
-    layers = without_derived(spec).compact()["backbone"]
+    layers: list[dict[str, Any]] = without_derived(spec).compact()["backbone"]
+    parts = [*layers, spec.head.model_dump(exclude_defaults=True)]
     fitting: dict[tuple[int, str, int | float], Graph] = {}
     left_ops = budget_ops
 
@@ -60,11 +65,12 @@ def smallest_change(
         nonlocal left_ops
         if left_ops <= 0:
             return False
-        changed = {**layers[field.layer], field.name: value}
-        backbone = [*layers[: field.layer], changed, *layers[field.layer + 1 :]]
+        changed = parts.copy()
+        changed[field.layer] = {**parts[field.layer], field.name: value}
+        *backbone, head = changed
         left_ops -= _TRIAL_OPS
         try:
-            graph = space.graph(ArchitectureSpec.model_validate({"backbone": backbone, "head": spec.head}))
+            graph = space.graph(ArchitectureSpec.model_validate({"backbone": backbone, "head": head}))
         except (ValidationError, ConstructibilityError):
             left_ops -= len(layers)
             return False
@@ -89,7 +95,8 @@ def smallest_change(
         graph = fitting[field.layer, field.name, after]
         rank = (field.size(after), -sum(op.weights for op in graph.ops), -sum(op.macs for op in graph.ops))
         if best is None or rank < best:
-            where = f"layer_{field.layer + 1}.{field.name}"
+            where = f"layer_{field.layer + 1}" if field.layer < len(layers) else "head"
+            where = f"{where}.{field.name}"
             best, change = rank, Change(where=where, before=field.before, after=after)
     return change
 
@@ -167,16 +174,17 @@ def _fields(spec: ArchitectureSpec, graph: Graph) -> Iterator[_Field]:
 
     A layer's size is its share of the weights plus that of its largest tensor in the largest of all.
     """
-    count = len(spec.backbone)
+    parts = (*spec.backbone, spec.head)
+    count = len(parts)
     weights, tensors = [0] * count, [0] * count
     for op in graph.ops:
-        if op.name.startswith("layer_"):
-            at = int(op.name.partition(".")[0].removeprefix("layer_")) - 1
-            weights[at] += op.weights
-            tensors[at] = max(tensors[at], prod(op.shape))
+        layer_name = op.name.partition(".")[0]
+        at = -1 if layer_name == "head" else int(layer_name.removeprefix("layer_")) - 1
+        weights[at] += op.weights
+        tensors[at] = max(tensors[at], prod(op.shape))
     all_weights, largest = max(1, sum(weights)), max(tensors)
     for at in sorted(range(count), key=lambda at: -(weights[at] / all_weights + tensors[at] / largest)):
-        layer = spec.backbone[at]
+        layer = parts[at]
         for name, value in layer:
             if name != "in_channels" and isinstance(value, int | float) and value > 0:
                 values = _values(layer.type, name, value, getattr(layer, "ratio", 1))
@@ -196,6 +204,10 @@ def _values(kind: str, name: str, before: int | float, ratio: int) -> Sequence[i
         return [size for size in _KERNELS if size < before]
     if name == "stride" and not pool:
         return [2] if before == 1 else []
+    if name == "groups":
+        return [groups for groups in _GROUPS if groups > before]
+    if name in ("back", "positions"):
+        return range(int(before) - 1, 1 if name == "back" else 0, -1)
     if name in ("kernel_size", "stride"):
         return range(int(before) + 1, _LARGEST_WINDOW + 1)
     return range(int(before) + 1, 5) if name == "ratio" else []

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from automcu_ray.runtime.plugins import check_options, load
+from searchers.engines import small_model
 from searchers.engines.base import Engine
 
 ENGINES = {
@@ -17,9 +18,10 @@ ENGINES = {
 
 
 def pick_engine(name: str, options: Mapping[str, Any]) -> Engine:
-    """Return an engine by name; `auto` is `openai` where an endpoint and a model are named, else `offline`.
+    """Return an engine by name.
 
-    With `auto`, options are those of `openai`: they are checked even where `offline` then goes without them.
+    `auto` is `openai` where an endpoint and a model are named, else `hf_local` with SmolLM2 where that is installed,
+    else `offline`. Its options are those of `openai`: they are checked even where another engine goes without them.
 
     Raises:
         ConfigError: no such engine, an option that it does not have, or an endpoint without a model.
@@ -31,7 +33,9 @@ def pick_engine(name: str, options: Mapping[str, Any]) -> Engine:
     if address and (options.get("model") or os.environ.get("AUTOMCU_MODEL")):
         return _make("openai", options)
     check_options("engine", "openai", load("engine", ENGINES, "openai"), options)
-    return _make("offline", {})
+    if small_model.missing():
+        return _make("offline", {})
+    return _make("hf_local", {"model": small_model.NAME})
 
 
 def _make(name: str, options: Mapping[str, Any]) -> Engine:

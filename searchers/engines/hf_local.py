@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.local_model import find_model, need_packages
+from searchers.engines.local_model import find_model, folder_or_name, need_packages
 
 _LEAVE_S = 1.0
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -25,7 +25,7 @@ class HfLocalEngine(Engine):
     this takes; where trials need the GPU too, take engine `vllm`. CUDA could not be tried yet.
 
     Args:
-        model: a folder, or a name on Hugging Face's hub; default AUTOMCU_MODEL.
+        model: a folder, `smollm2`, or a name on Hugging Face's hub; default AUTOMCU_MODEL.
         device: auto is the GPU where there is one.
         dtype: auto is float32 on a CPU, which is slow at anything less, and the model's own on a GPU.
         batch_size: requests of one call that are answered together.
@@ -225,6 +225,7 @@ def _load(name: str, device: str, dtype: str) -> _LoadedModel:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if dtype == "auto" and device == "cpu":
         dtype = "float32"
+    name = folder_or_name(name)
     tokenizer = AutoTokenizer.from_pretrained(name)
     model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(device).eval()
     ends = model.generation_config.eos_token_id

@@ -13,7 +13,7 @@ from typing import Any
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.runtime.cluster import ray
 from searchers.engines.base import Engine, Reply, Request
-from searchers.engines.local_model import find_model, need_packages
+from searchers.engines.local_model import find_model, folder_or_name, is_local, need_packages
 
 _ASKED_AGAIN = 2  # times that a request is sent once more after the actor died under it
 _OPEN_REQUESTS = 64
@@ -40,7 +40,7 @@ class VllmEngine(Engine):
     comes with a model is never run. The GPU paths could not be tried yet; the CPU build of vLLM was.
 
     Args:
-        model: a folder, or a name on Hugging Face's hub; default AUTOMCU_MODEL.
+        model: a folder, `smollm2`, or a name on Hugging Face's hub; default AUTOMCU_MODEL.
         gpus: share of one GPU that Ray reserves; trials share the rest. Default a whole one where this machine has
             one, else 0: the CPU build. For a model on several GPUs start a vLLM server and take engine `openai`.
         gpu_memory_utilization: share of the GPU's memory that vLLM takes; default 0.9 of `gpus`.
@@ -107,7 +107,7 @@ class VllmEngine(Engine):
         """Return the actor's handle, started if need be. It lives as long as the process that started it holds it."""
         with _LOCK:
             if self.actor_name not in _ACTORS:
-                offline = {"HF_HUB_OFFLINE": "1"} if os.path.isabs(self.model) else {}
+                offline = {"HF_HUB_OFFLINE": "1"} if is_local(self.model) else {}
                 env = {**_ENV, **({} if self.gpus else _CPU_ENV), **offline}
                 remote = ray.remote(num_cpus=0, num_gpus=self.gpus)(Server)  # CPUs are for training
                 _ACTORS[self.actor_name] = remote.options(
@@ -164,6 +164,7 @@ class Server:
         try:
             from vllm import EngineArgs, LLMEngine  # fails where its libraries do not match the machine
 
+            arguments = {**arguments, "model": folder_or_name(self._model)}
             engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
         except Exception as error:
             traceback.print_exc()

@@ -47,7 +47,8 @@ def _read(graph: Graph) -> tuple[Topology, tuple[int, ...]]:
     ops = tuple(
         (
             *(op.kind, op.inputs, op.shape[1:], op.kernel, op.dilation, op.stride, op.padding),
-            *(op.groups > 1, op.use_bn, op.activation),
+            # More groups are fewer weights: of a depthwise convolution they grow with the width, of others they count.
+            *("depthwise" if 1 < op.groups == op.in_shape[0] else op.groups, op.use_bn, op.activation),
         )
         for op in graph.ops
     )

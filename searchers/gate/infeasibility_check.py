@@ -7,6 +7,7 @@ from typing import Any
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.graph import Graph
+from automcu_ray.networks.spec import MAX_POSITIONS
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record, Status
 from automcu_ray.sizing.footprint import footprint
@@ -24,6 +25,10 @@ _WINDOWS: tuple[dict[str, Any], ...] = (
         for kind in ("avg_pool", "max_pool")
         for size in range(8, 1, -1)
     ),
+)
+_ENDS: tuple[tuple[tuple[dict[str, Any], ...], int], ...] = (
+    ((_MIX,), 1),
+    *(((), positions) for positions in range(1, MAX_POSITIONS + 1)),
 )
 
 
@@ -70,20 +75,22 @@ def smallest(task: Task) -> list[Candidate]:
     """Return the networks of a task with the least RAM, Flash and operations by their lower bounds, of each kind.
 
     They have one window, and after it at most a layer of one channel. Input and output have buffers of their own and
-    the first layer's output lies beside them, so a longer network needs no less RAM; it has more weights as well.
-    Kinds differ in their first operator, and in whether that layer follows. Bounds do not compare kinds: the code of an
-    operator may take more Flash than the weights it saves, and a toolchain may refuse a network that only pools.
+    the first layer's output lies beside them, so a longer network needs no less RAM; it has more weights as well. Heads
+    that keep positions have more weights than those that pool globally, and may do without the code of that pool.
+    Kinds differ in the kinds of their operators. Bounds do not compare kinds: the code of an operator may take more
+    Flash than the weights it saves, and a toolchain may refuse a network that only pools.
     Of equal windows the largest is taken; another one may still link to a few bytes less (c_qemu: 16 at most).
     """
-    kinds: dict[tuple[str, int], list[tuple[int, int, int, Candidate]]] = {}
-    for window, rest in product(_WINDOWS, ((), (_MIX,))):
-        candidate = task.space.candidate_or_none({"backbone": [window, *rest]}, proposer=_PROPOSER)
+    kinds: dict[tuple[str, ...], list[tuple[int, int, int, Candidate]]] = {}
+    for window, (rest, positions) in product(_WINDOWS, _ENDS):
+        spec = {"backbone": [window, *rest], "head": {"positions": positions}}
+        candidate = task.space.candidate_or_none(spec, proposer=_PROPOSER)
         if candidate is None or candidate.spec is None:
             continue  # a window larger than the image, an operator that the target lacks
         graph = task.space.graph(candidate.spec)
         bounds = footprint(graph, task.precision)
         sizes = bounds.ram_lower_bound_bytes, bounds.flash_lower_bound_bytes, _operations(graph)
-        kinds.setdefault((graph.ops[0].kind, len(rest)), []).append((*sizes, candidate))
+        kinds.setdefault(tuple(op.kind for op in graph.ops), []).append((*sizes, candidate))
     orders = [itemgetter(0, 1), itemgetter(1, 0)]
     if task.instructions_limit is not None:
         orders.append(itemgetter(2, 0))

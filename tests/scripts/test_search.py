@@ -83,7 +83,10 @@ class TestBadInput:
             (["--task", "{folder}/typo.yaml"], "unknown key 'constraints.ram_kbb'"),
             (["--set", "constraints.ram_kb=lots"], "found 'lots'"),
             (["--set", "constraints.flash_kb=-1"], "greater than 0"),
-            (["--set", "searcher.memry=3"], "unknown searcher option 'memry': did you mean 'memory'?"),
+            (
+                ["--searcher", "llm_memory", "--set", "searcher.memry=3"],
+                "unknown searcher option 'memry': did you mean 'memory'?",
+            ),
             (["--set", "dataset.name=digit"], "unknown dataset 'digit': did you mean 'digits'?"),
             (["--task", "{folder}/nodata.yaml"], "no data folder 'nowhere'"),
             (["--target", "max78000", "--set", "board.mode=qemu"], "no machine for target 'max78000'"),
@@ -92,10 +95,16 @@ class TestBadInput:
             (["--engine", "cassette", "--set", "engine.path={folder}"], "no recorded calls in"),
             (["--searcher", "genius"], "proposes a cell, task 'digits' wants a network"),
             (["--searcher", "random", "--show-prompt"], "asks no engine"),
-            (["--set", "searcher.form=code"], "engine 'offline' cannot write"),
-            (["--set", "searcher.form=cod"], "searcher.form"),
+            (
+                ["--searcher", "llm_memory", "--engine", "offline", "--set", "searcher.form=code"],
+                "engine 'offline' cannot write",
+            ),
+            (["--searcher", "llm_memory", "--set", "searcher.form=cod"], "searcher.form"),
             (["--set", "budget.max_tokens=0"], "budget.max_tokens"),
-            (["--set", "budget.max_usd=1"], "engine 'offline' has no price"),
+            (
+                ["--searcher", "llm", "--engine", "offline", "--set", "budget.max_usd=1"],
+                "engine 'offline' has no price",
+            ),
             (["--set", "points_to_evaluate=[{{backbone: [{{type: cnv}}]}}]"], "points_to_evaluate"),
             (["--warm-start", "{folder}/none"], "warm_start.runs: no run in"),
             (["--warm-start", "{folder}/typo.yaml"], "is not a journal event"),
@@ -139,13 +148,15 @@ class TestBadInput:
 @TOOLS
 @pytest.mark.ray
 def test_a_search_leaves_a_network_that_runs(tmp_path: Path) -> None:
-    flags = ("--searcher", "llm_memory", "--name", "run", "--set", "budget.trained=3", "--set", "board.images=8")
+    searcher = ("--searcher", "llm_memory", "--engine", "offline")
+    flags = (*searcher, "--name", "run", "--set", "budget.trained=3", "--set", "board.images=8")
     output, _ = (process := start(tmp_path, *flags, *QUICK)).communicate(timeout=400)
     assert process.returncode == 0, output
     assert "No language model takes part" in output
     run = tmp_path / "run"
     assert (tmp_path / "latest").resolve() == run.resolve()
     assert len(trained(run)) == len(set(trained(run))) == 3
+    assert "warm_start" in {row["candidate"]["proposer"] for row in records(run)}  # capacity comes first
     manifest = json.loads((run / "bundle" / "manifest.json").read_text())
     assert (manifest["target"], manifest["precision"], manifest["bit_equal_images"]) == ("stm32f405", "int8", 8)
     assert manifest["ram_bytes"] <= 24 * 1024 and manifest["flash_bytes"] <= 48 * 1024
@@ -173,7 +184,8 @@ def test_an_endpoint_proposes_and_its_rubbish_costs_a_record_each_and_the_key_it
         handler.complete(text, finish_reason=f"stop {sent}", model=sent)
 
     with endpoint({talk: [rubbish, rubbish] for talk in (1, 2)}) as served:
-        engine = ("--engine", "openai", "--set", f"engine.base_url={served.url}", "--set", "engine.model=rules")
+        alone = ("--searcher", "llm_memory", "--set", "warm_start.searcher=null")
+        engine = (*alone, "--engine", "openai", "--set", f"engine.base_url={served.url}", "--set", "engine.model=rules")
         prices = ("--set", f"engine.usd_per_million_prompt={PROMPT_PRICE}")
         rest = ("--backend", "analytic", "--name", "run", "--set", "budget.trained=3", *QUICK)
         output, _ = (process := start(tmp_path, *engine, *prices, *rest)).communicate(timeout=400)

@@ -27,10 +27,11 @@ def accelerated() -> Task:
 
 
 def network(**layer: Any) -> dict[str, Any]:
-    return {"backbone": [layer], "head": {"type": "classifier"}}
+    return {"backbone": [layer], "head": {"type": "classifier", "positions": 1}}
 
 
-SMALL = {"type": "conv", "out_channels": 8, "kernel_size": 3, "stride": 1, "use_bn": True, "activation": "relu"}
+SMALL = {"type": "conv", "out_channels": 8, "kernel_size": 3, "stride": 1, "groups": 1}
+SMALL |= {"use_bn": True, "activation": "relu"}
 
 
 def test_the_schema_has_only_what_the_accelerator_runs(accelerated: Task) -> None:

@@ -85,7 +85,8 @@ def test_inner_widths_kernels_and_strides_go_by_one_step() -> None:
 @pytest.mark.parametrize("morphism", MORPHISMS, ids=lambda morphism: morphism.__name__)
 def test_most_of_what_a_morphism_makes_can_be_built_and_is_another_network(morphism: Morphism) -> None:
     """What cannot be built is drawn again; a morphism that seldom succeeds would hardly ever take part."""
-    parent = [CONV, MBCONV, {**GHOST, "ratio": 2}, POOL, {**CONV, "stride": 2}]
+    skip = {"type": "skip", "back": 3, "activation": "relu"}
+    parent = [CONV, {**CONV, "groups": 2}, MBCONV, {**GHOST, "ratio": 2}, skip, POOL, {**CONV, "stride": 2}]
     known = SPACE.candidate_or_none({"backbone": parent})
     assert known is not None
     rng, built = Random(0), 0
@@ -94,4 +95,4 @@ def test_most_of_what_a_morphism_makes_can_be_built_and_is_another_network(morph
         morphism(changed, SPACE, rng)
         found = SPACE.candidate_or_none({"backbone": changed})
         built += found is not None and found.hash != known.hash
-    assert built > 40
+    assert built >= 40  # an odd width cannot be split into the groups behind it

@@ -1,5 +1,6 @@
 """The space asks for a network question by question: whoever answers them decides what comes."""
 
+from collections import Counter
 from collections.abc import Iterable
 from random import Random
 from typing import Any
@@ -36,10 +37,12 @@ def test_numbers_that_are_never_drawn_are_read_as_the_nearest_ones_and_other_fie
         "layer_1.out_channels": 24,
         "layer_1.kernel_size of 1, 3, 5": 5,
         "layer_1.stride of 1, 1, 2": 1,
+        "layer_1.groups of 1, 1, 1, 2, 4": 1,
         "layer_2.type": "bottleneck",
         "layer_2.out_channels": 128,
         "layer_2.expansion of 0.5, 1, 2": 2,
         "layer_2.stride of 1, 1, 2": 1,
+        "positions": 1,
     }
 
 
@@ -59,7 +62,11 @@ def test_the_questions_are_all_that_are_ever_asked() -> None:
         asked |= set(SPACE.answers(SPACE.sample(rng)) or ())
     assert asked <= set(questions)
     assert anywhere(asked) == anywhere(questions)  # each of them of every layer is seldom asked
-    assert len(questions) == 1 + 10 * (len(anywhere(questions)) - 1)
+    counts = Counter(question.field for question in questions)
+    assert (counts["layers"], counts["positions"], counts["type"]) == (1, 1, 10)
+    assert counts["back"] == 8  # the first two layers have no two before them
+    others = {found for found in anywhere(questions) if found[0] not in ("layers", "positions", "type", "back")}
+    assert len(questions) == 20 + 10 * len(others)
 
 
 def test_changes_are_made_where_they_say_or_not_at_all() -> None:

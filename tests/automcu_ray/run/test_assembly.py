@@ -76,6 +76,26 @@ def test_a_searcher_that_asks_an_engine_gives_no_first_points() -> None:
         prepare(config("warm_start.searcher={name: capcity}"))
 
 
+def test_a_searcher_that_asks_a_model_is_handed_what_capacity_proposes_first() -> None:
+    searcher = searcher_of(
+        prepare(compose({"task": "digits", "searcher": "llm", "backend": "analytic"}, ["engine=offline"]))
+    )
+    assert [point.proposer for point in searcher.waiting] == ["warm_start"] * 5
+    alone = searcher_of(prepare(config(searcher="capacity")))
+    drive(alone, 5)
+    assert [point.hash for point in searcher.waiting] == [r.candidate.hash for r in alone.repository.records]
+
+
+def test_mixed_by_itself_asks_a_model_where_there_is_one_and_no_rules() -> None:
+    by_rules = prepare(compose({"task": "digits", "engine": "offline", "backend": "analytic"}))
+    assert by_rules.engine is None
+    settings = ["engine.base_url=http://localhost:1/v1", "engine.model=m"]
+    asked = prepare(compose({"task": "digits", "engine": "openai", "backend": "analytic"}, settings))
+    assert asked.engine is not None and asked.engine.name == "openai"
+    proposer = searcher_of(asked).proposer
+    assert list(proposer.proposers) == ["capacity", "evolution", "llm_memory"]  # type: ignore[attr-defined]
+
+
 def test_mixed_wants_an_engine_only_where_a_proposer_asks_one() -> None:
     assert prepare(config("searcher.proposers=[evolution, random]", searcher="mixed")).engine is None
     with_rules = prepare(config("searcher.proposers=[evolution, llm_memory]", searcher="mixed"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.runtime.config import compose, merge, names, parse_setting
+from automcu_ray.runtime.config import CONFIGS, compose, merge, names, parse_setting, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder
 
 
@@ -17,10 +17,34 @@ def message(choices: dict[str, str | None], *settings: str) -> str:
     return str(caught.value)
 
 
-def test_default_is_digits_with_feedback_memory_on_stm32f405() -> None:
+def test_default_is_digits_with_several_proposers_on_stm32f405() -> None:
     config = compose({})
-    assert (config.task, config.searcher.name, config.target.name) == ("digits", "llm_memory", "stm32f405")
+    assert (config.task, config.searcher.name, config.target.name) == ("digits", "mixed", "stm32f405")
     assert (config.constraints.ram_kb, config.constraints.flash_kb, config.precision) == (24, 48, "int8")
+
+
+def test_searchers_that_ask_a_model_begin_with_what_needs_none_unless_told() -> None:
+    for name in ("llm", "llm_memory"):
+        opened = compose({"searcher": name})
+        assert opened.warm_start.searcher is not None and opened.warm_start.searcher.name == "capacity"
+        assert opened.warm_start.searcher.options == compose({"searcher": "capacity"}).searcher.options
+        assert compose({"searcher": name}, ["warm_start.searcher=null"]).warm_start.searcher is None
+        other = compose({"searcher": name}, ["warm_start.searcher=evolution"]).warm_start.searcher
+        assert other is not None and other.name == "evolution"
+    for choices, settings in (({"searcher": "mixed"}, []), ({"searcher": "llm_memory"}, ["searcher.form=code"])):
+        assert compose(choices, settings).warm_start.searcher is None
+
+
+@pytest.mark.parametrize(("trained", "points"), [(1, 1), (3, 1), (6, 3), (16, 5)])
+def test_first_points_leave_half_of_the_budget_unless_their_number_is_said(trained: int, points: int) -> None:
+    assert compose({}, [f"budget.trained={trained}"]).warm_points == points
+    assert compose({}, [f"budget.trained={trained}", "warm_start.points=9"]).warm_points == 9
+
+
+@pytest.mark.parametrize("sweep", ["feedback", "table4", "mcu_digits", "mcu_cifar10"])
+def test_ablations_compare_what_a_searcher_does_by_itself(sweep: str) -> None:
+    settings = read_yaml(CONFIGS / "sweep" / f"{sweep}.yaml")["settings"]
+    assert compose({"searcher": "llm"}, settings).warm_start.searcher is None
 
 
 def test_swapping_one_group_changes_that_group_alone() -> None:
@@ -105,7 +129,7 @@ def test_parts_by_name_are_those_of_the_groups_files() -> None:
     assert (first["name"], second) == ("capacity", {"name": "evolution", "population": 3})
     assert config.warm_start.searcher is not None
     assert config.warm_start.searcher.model_dump() == compose({"searcher": "evolution"}).searcher.model_dump()
-    assert (config.warm_start.runs, config.warm_start.points) == ((), 5)
+    assert (config.warm_start.runs, config.warm_points) == ((), 5)
 
 
 def test_a_data_sets_name_replaces_the_tasks_or_picks_its_table() -> None:

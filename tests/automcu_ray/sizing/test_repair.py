@@ -25,8 +25,9 @@ def changed(original: ArchitectureSpec, change: Change) -> ArchitectureSpec:
     """Return the spec as a reader of the change would write it."""
     layers = [{k: v for k, v in layer.items() if k != "in_channels"} for layer in original.compact()["backbone"]]
     layer, field = change.where.split(".")
-    layers[int(layer.removeprefix("layer_")) - 1][field] = change.after
-    return spec(*layers)
+    head = original.head.model_dump()
+    (head if layer == "head" else layers[int(layer.removeprefix("layer_")) - 1])[field] = change.after
+    return ArchitectureSpec.model_validate({"backbone": layers, "head": head})
 
 
 def weights(graph: Graph) -> int:

@@ -8,7 +8,9 @@ import pytest
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import deploy
 from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.lowering import lower
 from automcu_ray.networks.search_space import Space
+from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.precision import Precision
 from automcu_ray.sizing.footprint import footprint
 from automcu_ray.testing.networks import CLASSES, NETWORKS, SHAPE, deployed_network, images
@@ -45,6 +47,29 @@ def test_the_analytic_bound_of_a_spec_is_the_arena_of_its_c(seed: int, precision
     made = deploy(Network(graph).eval(), graph.input_shape, precision=precision, calibration=calibration)
     ends = (3 * 9 * 14 + CLASSES) * made.output_dtype.itemsize
     assert generate(made).arena_bytes == footprint(graph, precision).ram_lower_bound_bytes - ends
+
+
+JOINED = [
+    {"type": "conv", "out_channels": 8},
+    {"type": "conv", "out_channels": 8, "groups": 4},
+    {"type": "concat"},
+    {"type": "downsample", "out_channels": 12},
+    {"type": "skip", "back": 3},
+    {"type": "conv", "out_channels": 12},
+    {"type": "skip", "activation": "none"},
+]
+
+
+@pytest.mark.parametrize("positions", [2, 5])  # pooled from 5 x 7, and as many as the shorter side has
+def test_joins_groups_and_positions_are_bit_equal_and_their_arena_is_foreseen(
+    positions: int, host_gcc: None, tmp_path: Path
+) -> None:
+    spec = ArchitectureSpec.model_validate({"backbone": JOINED, "head": {"positions": positions}})
+    graph = lower(spec, (3, 9, 14), CLASSES)
+    images = np.random.default_rng(0).integers(0, 256, (24, 3, 9, 14), dtype=np.uint8)
+    made = deploy(Network(graph).eval(), graph.input_shape, precision="int8", calibration=images[:8])
+    assert np.array_equal(run_on_host(made, images, tmp_path), made.run(images))
+    assert generate(made).arena_bytes == footprint(graph, "int8").ram_lower_bound_bytes - 3 * 9 * 14 - CLASSES
 
 
 def test_pooling_at_float32_keeps_no_copy_of_its_window_on_the_stack() -> None:

@@ -158,7 +158,8 @@ def test_fenced_blocks_hold_what_the_headings_say(task: Task) -> None:
 
 def test_vocabulary_names_every_field_of_every_block() -> None:
     lines = {line.split(":")[0]: line for line in reply_schemas.vocabulary()}
-    assert len(lines) == 10
+    assert len(lines) == 12
+    assert "back (integer from 2 to 39, default 2)" in lines["skip"] and "groups (one of" in lines["conv"]
     assert "expansion (number above 0 to 8, default 1)" in lines["bottleneck"]
     assert "kernel_size (one of 1, 3, 5, 7, default 3)" in lines["conv"]
     assert "in_channels" not in lines["conv"]

@@ -203,7 +203,7 @@ def accepts(compiler: Any, schema: dict[str, Any], text: str) -> bool:
 
 
 def spec(*layers: dict[str, Any]) -> str:
-    return json.dumps({"backbone": layers, "head": {"type": "classifier"}}, separators=(",", ":"))
+    return json.dumps({"backbone": layers, "head": {"type": "classifier", "positions": 1}}, separators=(",", ":"))
 
 
 POOL = {"type": "max_pool", "kernel_size": 2, "stride": 2}
