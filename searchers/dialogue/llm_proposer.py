@@ -3,16 +3,22 @@
 import threading
 import time
 from abc import abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, NamedTuple
 
+from automcu_ray.core.feasibility import Estimate
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
+from automcu_ray.sizing.size_model import Estimator, SizeModel
 from searchers.dialogue.dialogue import Dialogue, Sampling, Script
-from searchers.engines.base import Engine, Reply, Request
+from searchers.dialogue.free_proposals import FreeProposals
+from searchers.dialogue.notations import Notation
+from searchers.dialogue.pacing import Pacing
+from searchers.dialogue.rows import Known
+from searchers.engines.base import Begun, Engine, Reply, Request
 from searchers.engines.offline.engine import OfflineEngine
 from searchers.engines.recording.schedule import Schedule
 from searchers.proposer import NoMoreProposals, Proposer, SearchState
@@ -51,6 +57,7 @@ class LLMProposer(Proposer):
         engine: what answers; None is the rule-based `offline`.
         sampling: of every request.
         batch: candidates that one conversation is asked for.
+        pacing: when the engine is asked, and what is proposed without it.
         parallel: conversations at a time; one with an engine that answers at once.
         patience: engine failures in a row after which nothing more is proposed.
         backoff_s: the first wait after an engine failure; it doubles.
@@ -66,13 +73,14 @@ class LLMProposer(Proposer):
         engine: Engine | None,
         sampling: Sampling,
         batch: int,
+        pacing: Pacing,
         parallel: int,
         patience: int,
         backoff_s: float,
     ) -> None:
         super().__init__(task, seed=seed)
         self.engine: Engine = engine or OfflineEngine()
-        self.sampling = sampling
+        self.sampling, self.pacing = sampling, pacing
         self.schedule = Schedule(self.engine.recorded)
         self.batch = max(1, batch)
         self.parallel = 1 if self.engine.instant else max(1, parallel)
@@ -82,13 +90,29 @@ class LLMProposer(Proposer):
         self.gave_up = ""  # why no conversation is begun any more
         self.begun = 0  # conversations
         self.records: list[Record] = []  # learned
+        self.stale: list[int] = []  # the latest conversations, as far as they brought nothing new
+        self.pending: tuple[Candidate, ...] = ()  # under way when the latest conversation began
+        self.left: int | None = None
+        self.sizes = SizeModel(task)
+        self.estimator: Estimator | None = None
+        self.free: FreeProposals | None = FreeProposals(task, mend=pacing.mend, filler=pacing.filler(task, seed))
+        self.seen: Counter[Any] = Counter()  # requests at temperature 0
+        self._awaits = False  # outcomes, before the next conversation
         self._news: dict[int, Record] = {}  # not learned yet
         self._running: deque[_Running] = deque()
 
     def learn(self, record: Record) -> None:
         """Learn one record before the next conversation begins; by default, keep it unless the engine had failed."""
-        if not record.engine_failed:
-            self.records.append(record)
+        if record.engine_failed:
+            return
+        self.records.append(record)
+        if (talk := record.candidate.talk) and record.status not in ("duplicate", "invalid"):
+            self.stale.clear()
+        elif talk and talk not in self.stale:
+            self.stale.append(talk)
+        report, structure = record.feasibility, record.candidate.structure
+        if report is not None and report.ram_bytes and report.flash_bytes and structure and not self.task.on_table:
+            self.sizes.learn(report, self.task.graph(structure))
 
     @abstractmethod
     def script(self, size: int) -> Script:
@@ -114,11 +138,23 @@ class LLMProposer(Proposer):
         return self.coming + self.schedule.holds(self.begun + 1)
 
     def propose(self, state: SearchState) -> Sequence[Candidate] | None:
+        if (recorded := self.schedule.free(state.number)) is not None:
+            return [recorded]
         self._begin(state)
-        found = self.collect()
+        found = self.collect() or self._without_asking(state)
         if found is None and not self.ordered and (reason := self.gave_up or state.overspent):
             raise NoMoreProposals(reason)
         return found
+
+    def known(self, notation: Notation) -> Known:
+        """Return what the next conversation may be told."""
+        return Known(self.task, notation, tuple(self.records), self.pending, self.left, self.expect)
+
+    def expect(self, candidate: Candidate) -> Estimate | None:
+        """Return the sizes that a candidate is expected to have, by all verdicts so far; None for code and tables."""
+        if candidate.structure is None or self.task.on_table:
+            return None
+        return self.sizes.estimate(self.task.graph(candidate.structure), self.estimator)
 
     def collect(self) -> Sequence[Candidate] | None:
         """Return the candidates of the oldest conversation under way, None while it goes on; begin no other."""
@@ -134,41 +170,79 @@ class LLMProposer(Proposer):
 
     def observe(self, record: Record) -> None:
         self._news[record.candidate.number] = record
+        if self.free is not None:
+            self.free.observe(record)
 
     def resume(self, proposed: Collection[Candidate], pending: Collection[Candidate]) -> None:
         """Go on with the conversation after the last one that has proposed."""
         self.begun = max((candidate.talk for candidate in proposed), default=0)
+        if self.free is not None:
+            self.free.resume(proposed, pending)
 
     def preview(self) -> list[Request]:
         """Return the requests of the conversation that would be held now; the rules of `offline` answer them."""
         self.engine = collector = _RequestCollector()
         self._learn_all_of(self._news)
-        self._dialogue(self.begun + 1, self.batch).run()
+        done = {record.candidate.number for record in self.records}
+        self.pending = tuple(candidate for candidate in self.pending if candidate.number not in done)
+        self._dialogue(self.begun + 1, self._size).run()
         return [request for request in collector.requests if request.role != "repair"]
 
     def close(self) -> None:
         self.engine.close()
 
+    @property
+    def _size(self) -> int:
+        return self.batch if self.begun else max(self.batch, self.pacing.seeds)
+
     def wanted(self, state: SearchState) -> int:
         """Return how many candidates the next conversation should propose; 0: it should wait."""
-        stopped = self.gave_up or state.closed or state.overspent
-        if stopped and not self.schedule.holds(self.begun + 1):  # a recorded one was begun before that
+        size = self._size if state.room is None else max(0, min(self._size, state.room - self.coming))
+        if self.schedule.holds(self.begun + 1):  # it was begun before anything that speaks against it now
+            return size
+        if self.gave_up or state.closed or state.overspent:
             return 0
-        return self.batch if state.room is None else max(0, min(self.batch, state.room - self.coming))
+        if len(self.stale) >= self.pacing.stall and not self.engine.free:
+            self.gave_up = f"the engine proposed nothing new in {len(self.stale)} answers in a row"
+            return 0
+        mended = self.free.mended if self.free is not None else set()
+        news = sum(not record.engine_failed and number not in mended for number, record in self._news.items())
+        more = bool(state.in_flight or state.active or self._running)
+        self._awaits = bool(self.begun) and more and news < self.pacing.ask_after and not self.engine.free
+        return 0 if self._awaits else size
+
+    def _without_asking(self, state: SearchState) -> Sequence[Candidate] | None:
+        """Return what is proposed in place of the engine: something mended, or another proposer's for an idle slot."""
+        room = state.room is None or state.room > self.coming
+        if self.free is None or self.engine.only_recorded or state.closed or not room:
+            return None
+        found = self.free.next_mended(state)
+        stuck = bool(self.gave_up) and self.pacing.on_stall == "fill"
+        if found is None and state.stock == 0 and (self._running or self._awaits or stuck):
+            found = self.free.next_filling(state)
+        if found is None:
+            return None
+        self.engine.begin(-state.number, Begun(free=found))
+        return [found]
 
     def _begin(self, state: SearchState) -> None:
         """Begin conversations, as many as may run at a time, but never more than the budget can still use."""
+        self._awaits, self.estimator = False, state.prefilter.estimator
         while len(self._running) < self.parallel and time.monotonic() >= self.not_before_s:
             number = self.begun + 1
             if self.engine.only_recorded and not self.schedule.holds(number):
                 self.gave_up = self.gave_up or "the recording is at its end"
             if not (size := self.wanted(state)):
                 return
+            active = {candidate.number: candidate for candidate in state.active}
+            fresh = Begun(size=size, pending=tuple(sorted(active)), left=state.room)
             waits = bool(state.in_flight or state.active or self._running)
-            begun = self.schedule.begin(number, self._news, size, waits=waits)
+            begun = self.schedule.begin(number, self._news, fresh, active=active, waits=waits)
             if begun is None:
                 return
             self._learn_all_of(begun.known)
+            known = active | {number: record.candidate for number, record in self._news.items()}
+            self.pending, self.left = tuple(known[number] for number in begun.pending), begun.left
             self.begun = number
             self.engine.begin(number, begun)
             dialogue = self._dialogue(number, begun.size)
@@ -180,7 +254,8 @@ class LLMProposer(Proposer):
             self._running.append(_Running(future, begun.size))
 
     def _dialogue(self, number: int, size: int) -> Dialogue:
-        return Dialogue(self.engine, self.seed, number, self.sampling, self.signature, self.script(size))
+        script, heat = self.script(size), len(self.stale)
+        return Dialogue(self.engine, self.seed, number, self.sampling, self.signature, script, heat, self.seen)
 
     def _learn_all_of(self, numbers: Iterable[int]) -> None:
         for number in tuple(numbers):
