@@ -57,7 +57,7 @@ class Genius(LLMProposer):
         stall: Positive = 8,
         on_stall: OnStall = "end",
         fill: Plugin | None = None,
-        mend: Share = 0.5,
+        mend: Share = 1.0,
     ) -> None:
         self.shown = shown
         super().__init__(

@@ -85,7 +85,7 @@ class LLM(LLMProposer):
         stall: Positive = 8,
         on_stall: OnStall = "end",
         fill: Plugin | None = None,
-        mend: Share = 0.5,
+        mend: Share = 1.0,
         blind_names: bool = False,
     ) -> None:
         super().__init__(
@@ -106,7 +106,7 @@ class LLM(LLMProposer):
             patience=patience,
             backoff_s=backoff_s,
         )
-        self.context, self.history_tokens = context, history_tokens
+        self.context, self.history_tokens, self.forgets = context, history_tokens, context == "none"
         self.prompter = Prompter(task, shared=context == "shared")
         self.notation = notation_of(task, notation, shared=context == "shared", blind=seed if blind_names else None)
 

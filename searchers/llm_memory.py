@@ -91,7 +91,7 @@ class LLMMemory(LLMProposer):
         stall: Positive = 8,
         on_stall: OnStall = "end",
         fill: Plugin | None = None,
-        mend: Share = 0.5,
+        mend: Share = 1.0,
         blind_names: bool = False,
     ) -> None:
         blind = seed if blind_names else None
@@ -140,7 +140,7 @@ class LLMMemory(LLMProposer):
             parent = memory.reference[0] if reference else None
             advice = None
             if self.improver and memory.current is not None:
-                told = compact_prompts.adviser(known, memory, reference=reference, tokens=tokens)
+                told = compact_prompts.adviser(known, memory, reference=reference)
                 advice = dialogue.ask("improver", 0, told, advice_schema(), read_advice)
                 dialogue.about["diagnosis"] = Diagnosis(problem=advice.problem, suggestion=advice.suggestion)
             dialogue.about["parent"] = parent.hash if parent else ""

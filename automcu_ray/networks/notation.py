@@ -42,16 +42,16 @@ _NAMES = {letter: name for name, letter in FIELDS.items()}
 _POOLS = ("max_pool", "avg_pool")
 _HEAD = "head"
 _MEANINGS = {
-    "conv": "c16 convolution",
-    "depthwise": "dw16 depthwise (then 1x1 to a new width)",
-    "pointwise": "p16 1x1 convolution",
-    "downsample": "d16 convolution of stride 2",
-    "ghost": "g16 ghost module (even width)",
-    "bottleneck": "b16e2 bottleneck 1x1, 3x3, 1x1 (hidden width e x input, default 1)",
-    "mbconv": "mb16e3q0.25 1x1, depthwise, 1x1 (expansion e, default 4; squeeze-excite q)",
-    "residual": "r16 two convolutions and a skip",
-    "max_pool": "mp2 max pool",
-    "avg_pool": "ap2 average pool",
+    "conv": "c convolution",
+    "depthwise": "dw depthwise (and 1x1 to a new width)",
+    "pointwise": "p 1x1 convolution",
+    "downsample": "d convolution of stride 2",
+    "ghost": "g ghost (even width)",
+    "bottleneck": "b bottleneck (e hidden/input, default 1)",
+    "mbconv": "mb mbconv (e expansion, default 4; q squeeze-excite)",
+    "residual": "r residual",
+    "max_pool": "mp max pool",
+    "avg_pool": "ap average pool",
 }
 _MOST_WORDS = 200
 _PER_STAGE = 4  # layers on maps of one size, as the pattern has it: of 128 pixels it allows 39, below MAX_LAYERS
@@ -88,9 +88,8 @@ def read(text: str) -> ArchitectureSpec:
 def legend(space: Space) -> list[str]:
     """Return what the words of a space mean: its types of layers, then the letters behind them."""
     types = [_MEANINGS.get(kind, f"{kind}[field=value]") for kind in space.types]
-    fields = "Behind them: k5 kernel 1, 3, 5 or 7 (default 3), s2 stride 2, a0 no activation, a6 ReLU6, n no batch norm"
-    dilation = ", l2 dilation" if space.is_signal else ""
-    return [f"{'; '.join(types)}.", "b and mb skip where the shape stays.", f"{fields}{dilation}."]
+    fields = "Options: k kernel 1, 3, 5, 7, default 3; s2 stride; a0 linear, a6 ReLU6; n no batch norm"
+    return [f"Types: {', '.join(types)}.", f"{fields}{'; l2 dilation' if space.is_signal else ''}."]
 
 
 def changes(before: ArchitectureSpec, after: ArchitectureSpec) -> str:

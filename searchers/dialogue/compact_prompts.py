@@ -30,16 +30,13 @@ def designer(known: Known, size: int, tokens: int, memory: Memory | None = None)
     return _prompt("designer", known, about, **view)
 
 
-def adviser(known: Known, memory: Memory, *, reference: bool, tokens: int = 0) -> Prompt:
-    """Return the improver's prompt: reference and latest network, what is under way, the last lessons.
-
-    `tokens` of further rows are shown, as in `builder`.
-    """
+def adviser(known: Known, memory: Memory, *, reference: bool) -> Prompt:
+    """Return the improver's prompt: reference and latest network, what is under way, the last lessons."""
     record = memory.reference[1] if reference else None
     current = memory.current
     assert current is not None, "before the first record there is nothing to improve"
     view = {
-        "shown": _short(known, (record, current), tokens),
+        "shown": _short(known, (record, current), 0),
         "reference": record,
         "current": current,
         "memory": memory,

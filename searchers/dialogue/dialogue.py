@@ -1,6 +1,5 @@
 """One conversation with an engine: what it asks, what it makes of the answers, what it has cost."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
@@ -41,8 +40,7 @@ class Dialogue:
         proposer: who gets the credit for the candidates.
         script: asks the questions and returns what the engine proposes, at least one candidate; raises UnusableReply
             where nothing can be read.
-        heat: conversations in a row, just before, that brought nothing new: each raises the temperature by a step.
-        seen: how often each request was made at temperature 0; one more time it would get the same answer.
+        heat: by how many steps the temperature is raised: so many times an equal request, or one like it, was in vain.
     """
 
     def __init__(
@@ -54,9 +52,8 @@ class Dialogue:
         proposer: str,
         script: "Script",
         heat: int = 0,
-        seen: Counter[Any] | None = None,
     ) -> None:
-        self.heat, self.seen = heat, Counter[Any]() if seen is None else seen
+        self.heat = heat
         self.engine, self.run_seed, self.number = engine, run_seed, number
         self.sampling, self.proposer, self.script = sampling, proposer, script
         self.cost = Cost()
@@ -101,11 +98,7 @@ class Dialogue:
     def complete(self, role: str, turn: int, prompt: Prompt, schema: dict[str, Any] | None) -> Reply:
         """Return the engine's reply, whatever became of it, and count what it cost."""
         self.asked += 1
-        sampling, heat = self.sampling, self.heat
-        if not sampling.temperature:
-            heat += self.seen[prompt.messages]
-            self.seen[prompt.messages] += 1
-        warmer = sampling.temperature + min(HEAT_MOST, HEAT_STEP * heat)
+        warmer = self.sampling.temperature + min(HEAT_MOST, HEAT_STEP * self.heat)
         request = Request(
             role=role,
             messages=prompt.messages,
@@ -113,7 +106,7 @@ class Dialogue:
             json_schema=schema,
             seed=self.run_seed * _SEEDS_PER_RUN + TURNS * self.number + turn,
             talk=self.number,
-            **sampling.replace(temperature=round(warmer, 3)).model_dump(),
+            **self.sampling.replace(temperature=round(warmer, 3)).model_dump(),
         )
         try:
             self.last = self.engine.complete([request])[0]

@@ -3,7 +3,7 @@
 import threading
 import time
 from abc import abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, NamedTuple
@@ -64,6 +64,7 @@ class LLMProposer(Proposer):
     """
 
     table_name: ClassVar[str]  # in searchers.PROPOSERS
+    forgets: bool = False  # prompts say nothing of records: an ablation
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class LLMProposer(Proposer):
         self.sizes = SizeModel(task)
         self.estimator: Estimator | None = None
         self.free: FreeProposals | None = FreeProposals(task, mend=pacing.mend, filler=pacing.filler(task, seed))
-        self.seen: Counter[Any] = Counter()  # requests at temperature 0
+        self.again = 0  # conversations in a row that knew nothing new
         self._awaits = False  # outcomes, before the next conversation
         self._news: dict[int, Record] = {}  # not learned yet
         self._running: deque[_Running] = deque()
@@ -140,8 +141,10 @@ class LLMProposer(Proposer):
     def propose(self, state: SearchState) -> Sequence[Candidate] | None:
         if (recorded := self.schedule.free(state.number)) is not None:
             return [recorded]
-        self._begin(state)
-        found = self.collect() or self._without_asking(state)
+        found = self._without_asking(state, mending=True)
+        if found is None:
+            self._begin(state)
+            found = self.collect() or self._without_asking(state)
         if found is None and not self.ordered and (reason := self.gave_up or state.overspent):
             raise NoMoreProposals(reason)
         return found
@@ -205,21 +208,23 @@ class LLMProposer(Proposer):
         if len(self.stale) >= self.pacing.stall and not self.engine.free:
             self.gave_up = f"the engine proposed nothing new in {len(self.stale)} answers in a row"
             return 0
-        mended = self.free.mended if self.free is not None else set()
+        mended, to_mend = (self.free.mended, self.free.refused) if self.free is not None else ((), ())
         news = sum(not record.engine_failed and number not in mended for number, record in self._news.items())
-        more = bool(state.in_flight or state.active or self._running)
+        more = bool(state.in_flight or state.active or self._running or to_mend)
         self._awaits = bool(self.begun) and more and news < self.pacing.ask_after and not self.engine.free
         return 0 if self._awaits else size
 
-    def _without_asking(self, state: SearchState) -> Sequence[Candidate] | None:
-        """Return what is proposed in place of the engine: something mended, or another proposer's for an idle slot."""
+    def _without_asking(self, state: SearchState, *, mending: bool = False) -> Sequence[Candidate] | None:
+        """Return what is proposed in place of the engine: something mended, or a free proposer's for an idle slot."""
         room = state.room is None or state.room > self.coming
         if self.free is None or self.engine.only_recorded or state.closed or not room:
             return None
-        found = self.free.next_mended(state)
         stuck = bool(self.gave_up) and self.pacing.on_stall == "fill"
-        if found is None and state.stock == 0 and (self._running or self._awaits or stuck):
-            found = self.free.next_filling(state)
+        if mending:
+            found = self.free.next_mended(state)
+        else:
+            idle = state.stock == 0 and (self._running or self._awaits or stuck)
+            found = self.free.next_filling(state) if idle else None
         if found is None:
             return None
         self.engine.begin(-state.number, Begun(free=found))
@@ -235,7 +240,8 @@ class LLMProposer(Proposer):
             if not (size := self.wanted(state)):
                 return
             active = {candidate.number: candidate for candidate in state.active}
-            fresh = Begun(size=size, pending=tuple(sorted(active)), left=state.room)
+            self.again = self.again + 1 if self.begun and (self.forgets or not self._news) else 0
+            fresh = Begun(size=size, pending=tuple(sorted(active)), left=state.room, again=self.again)
             waits = bool(state.in_flight or state.active or self._running)
             begun = self.schedule.begin(number, self._news, fresh, active=active, waits=waits)
             if begun is None:
@@ -245,7 +251,7 @@ class LLMProposer(Proposer):
             self.pending, self.left = tuple(known[number] for number in begun.pending), begun.left
             self.begun = number
             self.engine.begin(number, begun)
-            dialogue = self._dialogue(number, begun.size)
+            dialogue = self._dialogue(number, begun.size, begun.again)
             future: Future[list[Candidate]] = Future()
             if self.engine.instant:
                 future.set_result(dialogue.run())
@@ -253,9 +259,9 @@ class LLMProposer(Proposer):
                 threading.Thread(target=_settle, args=(future, dialogue), name="dialogue", daemon=True).start()
             self._running.append(_Running(future, begun.size))
 
-    def _dialogue(self, number: int, size: int) -> Dialogue:
-        script, heat = self.script(size), len(self.stale)
-        return Dialogue(self.engine, self.seed, number, self.sampling, self.signature, script, heat, self.seen)
+    def _dialogue(self, number: int, size: int, again: int = 0) -> Dialogue:
+        heat = len(self.stale) + (0 if self.sampling.temperature else again)
+        return Dialogue(self.engine, self.seed, number, self.sampling, self.signature, self.script(size), heat)
 
     def _learn_all_of(self, numbers: Iterable[int]) -> None:
         for number in tuple(numbers):

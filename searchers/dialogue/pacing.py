@@ -35,7 +35,7 @@ class Pacing(FrozenModel):
     stall: Positive = 8
     on_stall: OnStall = "end"
     fill: Plugin | None = None
-    mend: Share = 0.5
+    mend: Share = 1.0
 
     def filler(self, task: Task, seed: int) -> Proposer | None:
         """Return the proposer of `fill`.

@@ -20,7 +20,7 @@ from searchers.dialogue.record_selection import Shown, select
 _Z95 = 1.96
 _REASON_CHARS = 120
 _PLAN_CHARS = 300
-_CHANGE_CHARS = 80
+_CHANGE_CHARS = 32
 _MILLION = 1e6
 _ALIKE = 0.5  # of what two lines hold together
 _LOOKED_AT = 20  # candidates before one: they are many in a long run, and prompts must not wait
@@ -173,7 +173,8 @@ def change(before: Candidate, after: Candidate) -> str:
     """Return what became of one spec in another one; "" for all else."""
     if before.spec is None or after.spec is None:
         return ""
-    return compact.changes(before.spec, after.spec)[:_CHANGE_CHARS]
+    text = compact.changes(before.spec, after.spec)
+    return text if len(text) <= _CHANGE_CHARS else ""  # both lines say it as well
 
 
 def refusal(record: Record) -> str:
@@ -226,27 +227,32 @@ def limiting(record: Record, known: Known) -> str:
     return f"Best, #{record.candidate.number}, {about} {', '.join(shares)}."
 
 
-def lesson(record: Record, known: Known) -> dict[str, str]:
-    """Return a diagnostic triple as told to a model: problem, suggestion, the change that was made, its outcome."""
-    told = {"candidate": f"#{record.candidate.number}"}
-    if (mine := record.diagnosis) is not None:
-        said = {"problem": mine.problem[:_PLAN_CHARS], "suggestion": mine.suggestion[:_PLAN_CHARS]}
-        told |= {key: text for key, text in said.items() if text}
-    if record.status == "ok":
-        outcome = ", ".join(filter(None, (accuracy(record, known.task), effect(record, known))))
-    else:
-        outcome = f"{record.status}: {refusal(record)}"
-    return told | {"outcome": outcome.replace("±", "+-")}  # JSON would spend six characters on the sign
+def lesson(record: Record, known: Known) -> str:
+    """Return a diagnostic triple as a line: problem and suggestion as JSON texts, the change made, its outcome."""
+    said = [text[:_PLAN_CHARS] for text in _diagnosed(record) if text]
+    return f"#{record.candidate.number} {' '.join(map(json.dumps, said)) or '-'} | {outcome(record, known)}"
 
 
-def plans(records: Sequence[Record], known: Known) -> list[dict[str, str]]:
-    """Return the plans of an only role, each once with the outcomes of what it led to."""
+def outcome(record: Record, known: Known) -> str:
+    """Return what became of a candidate, in short."""
+    if record.status != "ok":
+        return f"{record.status}: {refusal(record)}"
+    return ", ".join([f"{100 * record.accuracy:.2f}", *filter(None, [effect(record, known)])])
+
+
+def _diagnosed(record: Record) -> tuple[str, ...]:
+    mine = record.diagnosis
+    return () if mine is None else (mine.problem, mine.suggestion)
+
+
+def plans(records: Sequence[Record], known: Known) -> list[str]:
+    """Return the plans of an only role as lines, each once with the outcomes of what it led to."""
     found: dict[str, list[str]] = {}
     for record in records:
         if (mine := record.diagnosis) is not None and mine.suggestion:
-            told = lesson(record, known)
-            found.setdefault(mine.suggestion[:_PLAN_CHARS], []).append(f"{told['candidate']} {told['outcome']}")
-    return [{"plan": plan, "outcomes": "; ".join(outcomes)} for plan, outcomes in found.items()]
+            told = f"#{record.candidate.number} {outcome(record, known)}"
+            found.setdefault(json.dumps(mine.suggestion[:_PLAN_CHARS]), []).append(told)
+    return [f"{plan} | {'; '.join(outcomes)}" for plan, outcomes in found.items()]
 
 
 def _sizes(record: Record, known: Known) -> list[str]:

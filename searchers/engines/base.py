@@ -30,6 +30,7 @@ class Begun(FrozenModel):
 
     `known` are the numbers of the records learned since the conversation before it, in order; `size` is how many
     candidates it was asked for, `pending` the numbers of those under way, `left` how many more could be trained.
+    `again` is how many conversations just before it knew nothing else, so that at temperature 0 they got its answer.
     `free` is what was proposed without asking anybody, in place of a conversation.
     """
 
@@ -37,6 +38,7 @@ class Begun(FrozenModel):
     size: int = 1
     pending: tuple[int, ...] = ()
     left: int | None = None
+    again: int = 0
     free: Candidate | None = None
 
 

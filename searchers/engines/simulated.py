@@ -25,6 +25,7 @@ _BLOCKS = ("c", "r", "mb", "b")
 _FULL = 0.85  # of a limit: below it networks grow, above it they change their shape
 _MOST_WORDS = 12
 _WIDEST = 128
+_SEEDS_PER_RUN = 1_000_000  # at temperature 0 equal requests get equal answers, but other runs have another model
 _CELL_LETTERS = "ns13p"
 
 
@@ -60,7 +61,7 @@ class SimulatedEngine(Engine):
 
     def _answer(self, request: Request) -> Reply:
         text = "\n".join(message.content for message in request.messages)
-        rng = Random(f"{request.seed}:{request.temperature}" if request.temperature else text)
+        rng = Random(f"{request.seed}:{text}" if request.temperature else f"{request.seed // _SEEDS_PER_RUN}:{text}")
         answer = json.dumps(self._say(request, text, rng))
         return Reply(
             text=answer,
