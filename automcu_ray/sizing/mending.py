@@ -14,28 +14,37 @@ from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import footprint
 from automcu_ray.sizing.instruction_model import shipped
 from automcu_ray.sizing.repair import BoundCheck, smallest_change
-from automcu_ray.sizing.size_model import Estimator, Overhead
+from automcu_ray.sizing.size_model import Overhead
 
 _MOST_STEPS = 16  # channels that a group of layers may lose
 _SHARES = 32  # of all widths, where no single group is enough
 _KEEPS_WIDTH = ("residual", "bottleneck", "mbconv", "depthwise", "max_pool", "avg_pool")
-Fits = Callable[[Graph], bool]
+
+
+Expect = Callable[[Graph], Estimate | None]
 
 
 def mended(
-    record: Record, task: Task, check_bounds: BoundCheck, estimator: Estimator | None, known: Collection[str] = ()
+    record: Record, task: Task, check_bounds: BoundCheck, expect: Expect, known: Collection[str] = ()
 ) -> Candidate | None:
     """Return a spec that should fit in place of a refused one, None where no small change does.
 
     First the fixes that the refusal names, then the smallest change of one field, then layers that a skip ties, all
     narrowed together, then all layers by one share. Each has to keep all operators but their widths: what loses a skip,
     or gets a projection in place of one, is another network and no fix.
+
+    Args:
+        record: the refusal.
+        task: what is searched for.
+        check_bounds: the analytic rung.
+        expect: the sizes of a network, where this one was not measured itself.
+        known: hashes of networks that were proposed before.
     """
     candidate, report = record.candidate, record.feasibility
     if candidate.spec is None or report is None:
         return None
     before, space = task.space.graph(candidate.spec), task.space
-    expect = _expectation(record, before, task, estimator)
+    expect = _measured(record, before, task) or expect
 
     def fits(graph: Graph) -> bool:
         if topology(graph) != topology(before) or check_bounds(graph, task):
@@ -64,22 +73,20 @@ def topology(graph: Graph) -> tuple[object, ...]:
     return tuple((op.kind, op.inputs, op.groups > 1) for op in graph.ops)
 
 
-def _expectation(
-    record: Record, before: Graph, task: Task, estimator: Estimator | None
-) -> Callable[[Graph], Estimate | None]:
-    """Return how the sizes of a changed network are foreseen: by what this one measured, else by the estimator."""
+def _measured(record: Record, before: Graph, task: Task) -> Expect | None:
+    """Return how the sizes of a changed network follow from what this one measured; None where it was not linked."""
     report = record.feasibility
     assert report is not None
     overhead = None if report.rung is Rung.ANALYTIC else Overhead.measured(report, footprint(before, task.precision))
     if overhead is None:
-        return estimator.estimate if estimator is not None else lambda graph: None
+        return None
     model = shipped(task.target.core).scaled_to(before, report.instructions) if report.instructions else None
 
-    def expect(graph: Graph) -> Estimate:
+    def expected(graph: Graph) -> Estimate:
         sizes = overhead.on_top_of(footprint(graph, task.precision))
         return sizes if model is None else sizes.replace(instructions=model.estimate(graph))
 
-    return expect
+    return expected
 
 
 def _narrowed(candidate: Candidate, task: Task) -> Iterator[Candidate | None]:

@@ -9,6 +9,7 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.mending import mended
 from automcu_ray.sizing.near_misses import excess
+from automcu_ray.sizing.size_model import SizeModel
 from searchers.proposer import NoMoreProposals, Proposer, SearchState
 
 _DRAWS = 50
@@ -27,6 +28,7 @@ class FreeProposals:
 
     def __init__(self, task: Task, *, mend: float, filler: Proposer | None) -> None:
         self.task, self.mend, self.filler = task, mend, filler
+        self.sizes = SizeModel(task)
         self.refused: deque[Record] = deque()  # to be mended, oldest first
         self.mended: set[int] = set()  # numbers of refused candidates in whose place something else is tried
 
@@ -34,7 +36,12 @@ class FreeProposals:
         """Learn from a record, whoever proposed it; keep it where it can be mended."""
         if self.filler is not None:
             self.filler.observe(record)
-        if not self.mend or not record.candidate.talk or record.candidate.structure is None:
+        candidate, report = record.candidate, record.feasibility
+        if not self.mend or candidate.structure is None:
+            return
+        if report is not None and report.ram_bytes and report.flash_bytes and not self.task.on_table:
+            self.sizes.learn(report, self.task.graph(candidate.structure))
+        if not candidate.talk and candidate.proposer != FIX:  # a fix that was refused has taught how large it is
             return
         near = record.status == "infeasible" and 0 < (excess(record) or 0) <= self.mend
         if near or record.status == "duplicate":
@@ -72,8 +79,13 @@ class FreeProposals:
         return None if found is None else found.replace(proposer=found.proposer or name)
 
     def _fixed(self, record: Record, state: SearchState) -> Candidate | None:
-        prefilter = state.prefilter
-        found = mended(record, self.task, prefilter.check_bounds, prefilter.estimator, state.known)
+        found = mended(
+            record,
+            self.task,
+            state.prefilter.check_bounds,
+            lambda graph: self.sizes.estimate(graph, state.prefilter.estimator),
+            state.known,
+        )
         return found and self._signed(found, record, FIX)
 
     def _morphed(self, record: Record, state: SearchState) -> Candidate | None:

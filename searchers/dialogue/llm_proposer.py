@@ -96,9 +96,11 @@ class LLMProposer(Proposer):
         self.left: int | None = None
         self.sizes = SizeModel(task)
         self.estimator: Estimator | None = None
-        self.free: FreeProposals | None = FreeProposals(task, mend=pacing.mend, filler=pacing.filler(task, seed))
+        filler = pacing.filler(task, seed)
+        self.free: FreeProposals | None = FreeProposals(task, mend=pacing.mend, filler=filler)
         self.again = 0  # conversations in a row that knew nothing new
         self._awaits = False  # outcomes, before the next conversation
+        self._spared = False  # the next conversation: too little is left for it
         self._news: dict[int, Record] = {}  # not learned yet
         self._running: deque[_Running] = deque()
 
@@ -212,7 +214,9 @@ class LLMProposer(Proposer):
         news = sum(not record.engine_failed and number not in mended for number, record in self._news.items())
         more = bool(state.in_flight or state.active or self._running or to_mend)
         self._awaits = bool(self.begun) and more and news < self.pacing.ask_after and not self.engine.free
-        return 0 if self._awaits else size
+        # An answer with fewer than half of what one can hold costs as much as a full one.
+        self._spared = 0 < 2 * size < self.batch and bool(self.begun and self.free and self.free.filler)
+        return 0 if self._awaits or self._spared else size
 
     def _without_asking(self, state: SearchState, *, mending: bool = False) -> Sequence[Candidate] | None:
         """Return what is proposed in place of the engine: something mended, or a free proposer's for an idle slot."""
@@ -223,7 +227,7 @@ class LLMProposer(Proposer):
         if mending:
             found = self.free.next_mended(state)
         else:
-            idle = state.stock == 0 and (self._running or self._awaits or stuck)
+            idle = state.stock == 0 and (self._running or self._awaits or self._spared or stuck)
             found = self.free.next_filling(state) if idle else None
         if found is None:
             return None
@@ -232,7 +236,7 @@ class LLMProposer(Proposer):
 
     def _begin(self, state: SearchState) -> None:
         """Begin conversations, as many as may run at a time, but never more than the budget can still use."""
-        self._awaits, self.estimator = False, state.prefilter.estimator
+        self._awaits, self._spared, self.estimator = False, False, state.prefilter.estimator
         while len(self._running) < self.parallel and time.monotonic() >= self.not_before_s:
             number = self.begun + 1
             if self.engine.only_recorded and not self.schedule.holds(number):
