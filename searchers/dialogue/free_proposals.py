@@ -24,10 +24,11 @@ class FreeProposals:
         mend: up to which excess, as a share of the limit, refusals are fixed where an engine had proposed them; then
             repeats are morphed, too. 0: neither.
         filler: proposes while a slot would be idle; it learns from every record.
+        name: of the filler, who gets the credit.
     """
 
-    def __init__(self, task: Task, *, mend: float, filler: Proposer | None) -> None:
-        self.task, self.mend, self.filler = task, mend, filler
+    def __init__(self, task: Task, *, mend: float, filler: Proposer | None, name: str = "") -> None:
+        self.task, self.mend, self.filler, self.name = task, mend, filler, name
         self.sizes = SizeModel(task)
         self.refused: deque[Record] = deque()  # to be mended, oldest first
         self.mended: set[int] = set()  # numbers of refused candidates in whose place something else is tried
@@ -75,8 +76,7 @@ class FreeProposals:
             return None
         if isinstance(found, Sequence):
             found = found[0] if found else None
-        name = self.filler.name or type(self.filler).__name__.lower()
-        return None if found is None else found.replace(proposer=found.proposer or name)
+        return None if found is None else found.replace(proposer=self.name)
 
     def _fixed(self, record: Record, state: SearchState) -> Candidate | None:
         found = mended(

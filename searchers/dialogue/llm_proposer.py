@@ -16,7 +16,7 @@ from automcu_ray.sizing.size_model import Estimator, SizeModel
 from searchers.dialogue.dialogue import Dialogue, Sampling, Script
 from searchers.dialogue.free_proposals import FreeProposals
 from searchers.dialogue.notations import Notation
-from searchers.dialogue.pacing import Pacing
+from searchers.dialogue.pacing import Pacing, note_if_stale
 from searchers.dialogue.rows import Known
 from searchers.engines.base import Begun, Engine, Reply, Request
 from searchers.engines.offline.engine import OfflineEngine
@@ -91,13 +91,15 @@ class LLMProposer(Proposer):
         self.gave_up = ""  # why no conversation is begun any more
         self.begun = 0  # conversations
         self.records: list[Record] = []  # learned
-        self.stale: list[int] = []  # the latest conversations, as far as they brought nothing new
+        self.stale: list[int] = []  # the latest conversations that were learned, as far as they brought nothing new
+        self.fruitless: list[int] = []  # the same of all conversations
         self.pending: tuple[Candidate, ...] = ()  # under way when the latest conversation began
         self.left: int | None = None
         self.sizes = SizeModel(task)
         self.estimator: Estimator | None = None
         filler = pacing.filler(task, seed)
-        self.free: FreeProposals | None = FreeProposals(task, mend=pacing.mend, filler=filler)
+        name = pacing.fill.name if pacing.fill is not None else ""
+        self.free: FreeProposals | None = FreeProposals(task, mend=pacing.mend, filler=filler, name=name)
         self.again = 0  # conversations in a row that knew nothing new
         self._awaits = False  # outcomes, before the next conversation
         self._spared = False  # the next conversation: too little is left for it
@@ -109,10 +111,7 @@ class LLMProposer(Proposer):
         if record.engine_failed:
             return
         self.records.append(record)
-        if (talk := record.candidate.talk) and record.status not in ("duplicate", "invalid"):
-            self.stale.clear()
-        elif talk and talk not in self.stale:
-            self.stale.append(talk)
+        note_if_stale(self.stale, record)
         report, structure = record.feasibility, record.candidate.structure
         if report is not None and report.ram_bytes and report.flash_bytes and structure and not self.task.on_table:
             self.sizes.learn(report, self.task.graph(structure))
@@ -152,14 +151,15 @@ class LLMProposer(Proposer):
         return found
 
     def known(self, notation: Notation) -> Known:
-        """Return what the next conversation may be told."""
-        return Known(self.task, notation, tuple(self.records), self.pending, self.left, self.expect)
+        """Return what the next conversation may be told: as things stand now, though it reads that in a thread."""
+        task, sizes, estimator = self.task, self.sizes.as_of_now(), self.estimator
 
-    def expect(self, candidate: Candidate) -> Estimate | None:
-        """Return the sizes that a candidate is expected to have, by all verdicts so far; None for code and tables."""
-        if candidate.structure is None or self.task.on_table:
-            return None
-        return self.sizes.estimate(self.task.graph(candidate.structure), self.estimator)
+        def expect(candidate: Candidate) -> Estimate | None:
+            if candidate.structure is None or task.on_table:  # nobody can tell
+                return None
+            return sizes.estimate(task.graph(candidate.structure), estimator)
+
+        return Known(task, notation, tuple(self.records), self.pending, self.left, expect)
 
     def collect(self) -> Sequence[Candidate] | None:
         """Return the candidates of the oldest conversation under way, None while it goes on; begin no other."""
@@ -175,6 +175,7 @@ class LLMProposer(Proposer):
 
     def observe(self, record: Record) -> None:
         self._news[record.candidate.number] = record
+        note_if_stale(self.fruitless, record)
         if self.free is not None:
             self.free.observe(record)
 
@@ -207,8 +208,8 @@ class LLMProposer(Proposer):
             return size
         if self.gave_up or state.closed or state.overspent:
             return 0
-        if len(self.stale) >= self.pacing.stall and not self.engine.free:
-            self.gave_up = f"the engine proposed nothing new in {len(self.stale)} answers in a row"
+        if len(self.fruitless) >= self.pacing.stall and not self.engine.free:
+            self.gave_up = f"the engine proposed nothing new in {len(self.fruitless)} answers in a row"
             return 0
         mended, to_mend = (self.free.mended, self.free.refused) if self.free is not None else ((), ())
         news = sum(not record.engine_failed and number not in mended for number, record in self._news.items())
@@ -227,7 +228,7 @@ class LLMProposer(Proposer):
         if mending:
             found = self.free.next_mended(state)
         else:
-            idle = state.stock == 0 and (self._running or self._awaits or self._spared or stuck)
+            idle = stuck or (state.stock == 0 and (self._running or self._awaits or self._spared))
             found = self.free.next_filling(state) if idle else None
         if found is None:
             return None

@@ -8,6 +8,7 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.core.training_recipe import Positive
 from automcu_ray.problem.task import Task
+from automcu_ray.records.record import Record
 from automcu_ray.runtime.config import Plugin
 from searchers.proposer import Proposer
 
@@ -51,3 +52,14 @@ class Pacing(FrozenModel):
         if found.engine is not None:
             raise ConfigError(f"searcher.fill: {self.fill.name!r} asks an engine: name one that does not, as capacity.")
         return found
+
+
+def note_if_stale(talks: list[int], record: Record) -> None:
+    """Keep the conversations in a row that brought nothing new; a candidate that is new ends the row."""
+    talk = record.candidate.talk
+    if not talk or record.engine_failed:
+        return
+    if record.status not in ("duplicate", "invalid"):
+        talks.clear()
+    elif talk not in talks:
+        talks.append(talk)
