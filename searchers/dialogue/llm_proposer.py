@@ -185,13 +185,13 @@ class LLMProposer(Proposer):
         if self.free is not None:
             self.free.resume(proposed, pending)
 
-    def preview(self) -> list[Request]:
+    def preview(self, size: int = 0) -> list[Request]:
         """Return the requests of the conversation that would be held now; the rules of `offline` answer them."""
         self.engine = collector = _RequestCollector()
         self._learn_all_of(self._news)
         done = {record.candidate.number for record in self.records}
         self.pending = tuple(candidate for candidate in self.pending if candidate.number not in done)
-        self._dialogue(self.begun + 1, self._size).run()
+        self._dialogue(self.begun + 1, size or self._size).run()
         return [request for request in collector.requests if request.role != "repair"]
 
     def close(self) -> None:

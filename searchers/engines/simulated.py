@@ -48,6 +48,7 @@ class SimulatedEngine(Engine):
 
     name = "simulated"
     model = "simulated-rule"
+    is_language_model = False
 
     def __init__(self, *, skill: Share = 0.8, errors: Share = 0.05, seconds: NonNegativeFloat = 0.0) -> None:
         self.skill, self.errors, self.seconds = skill, errors, seconds
