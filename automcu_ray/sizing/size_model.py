@@ -127,12 +127,6 @@ class SizeModel:
         sought = task.objective == "instructions" or task.instructions_limit is not None
         self.counts = sought and task.precision == "int8"
 
-    def as_of_now(self) -> "SizeModel":
-        """Return a model that keeps what this one knows now, whatever this one learns later."""
-        found = SizeModel(self.task)
-        found.corrections, found.counted = dict(self.corrections), list(self.counted)
-        return found
-
     def learn(self, report: FeasibilityReport, graph: Graph) -> None:
         """Learn from a report on a graph, where it has sizes."""
         if self.counts and report.instructions is not None:

@@ -1,7 +1,7 @@
 """What is proposed without asking an engine: fixes of near misses, morphs of repeats, others while a slot is idle."""
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 
 from automcu_ray.networks.candidate import Candidate
@@ -13,7 +13,18 @@ from automcu_ray.sizing.size_model import SizeModel
 from searchers.proposer import NoMoreProposals, Proposer, SearchState
 
 _DRAWS = 50
+SIZED = 100  # latest records that teach sizes: to build their graphs takes some ten milliseconds
 FIX, MORPH = "fix", "morph"
+
+
+def sizes_of(records: Iterable[Record], task: Task) -> SizeModel:
+    """Return the size model that records teach."""
+    sizes = SizeModel(task)
+    for record in records:
+        report, structure = record.feasibility, record.candidate.structure
+        if report is not None and structure is not None and not task.on_table:
+            sizes.learn(report, task.graph(structure))
+    return sizes
 
 
 class FreeProposals:
@@ -29,7 +40,7 @@ class FreeProposals:
 
     def __init__(self, task: Task, *, mend: float, filler: Proposer | None, name: str = "") -> None:
         self.task, self.mend, self.filler, self.name = task, mend, filler, name
-        self.sizes = SizeModel(task)
+        self.sized: deque[Record] = deque(maxlen=SIZED)
         self.refused: deque[Record] = deque()  # to be mended, oldest first
         self.mended: set[int] = set()  # numbers of refused candidates in whose place something else is tried
 
@@ -40,8 +51,8 @@ class FreeProposals:
         candidate, report = record.candidate, record.feasibility
         if not self.mend or candidate.structure is None:
             return
-        if report is not None and report.ram_bytes and report.flash_bytes and not self.task.on_table:
-            self.sizes.learn(report, self.task.graph(candidate.structure))
+        if report is not None and report.ram_bytes:
+            self.sized.append(record)
         if not candidate.talk and candidate.proposer != FIX:  # a fix that was refused has taught how large it is
             return
         near = record.status == "infeasible" and 0 < (excess(record) or 0) <= self.mend
@@ -79,13 +90,9 @@ class FreeProposals:
         return None if found is None else found.replace(proposer=self.name)
 
     def _fixed(self, record: Record, state: SearchState) -> Candidate | None:
-        found = mended(
-            record,
-            self.task,
-            state.prefilter.check_bounds,
-            lambda graph: self.sizes.estimate(graph, state.prefilter.estimator),
-            state.known,
-        )
+        sizes, estimator = sizes_of(self.sized, self.task), state.prefilter.estimator
+        check_bounds = state.prefilter.check_bounds
+        found = mended(record, self.task, check_bounds, lambda graph: sizes.estimate(graph, estimator), state.known)
         return found and self._signed(found, record, FIX)
 
     def _morphed(self, record: Record, state: SearchState) -> Candidate | None:

@@ -12,9 +12,9 @@ from automcu_ray.core.feasibility import Estimate
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
-from automcu_ray.sizing.size_model import Estimator, SizeModel
+from automcu_ray.sizing.size_model import Estimator
 from searchers.dialogue.dialogue import Dialogue, Sampling, Script
-from searchers.dialogue.free_proposals import FreeProposals
+from searchers.dialogue.free_proposals import SIZED, FreeProposals, sizes_of
 from searchers.dialogue.notations import Notation
 from searchers.dialogue.pacing import Pacing, note_if_stale
 from searchers.dialogue.rows import Known
@@ -95,7 +95,7 @@ class LLMProposer(Proposer):
         self.fruitless: list[int] = []  # the same of all conversations
         self.pending: tuple[Candidate, ...] = ()  # under way when the latest conversation began
         self.left: int | None = None
-        self.sizes = SizeModel(task)
+        self.sized: deque[Record] = deque(maxlen=SIZED)
         self.estimator: Estimator | None = None
         filler = pacing.filler(task, seed)
         name = pacing.fill.name if pacing.fill is not None else ""
@@ -112,9 +112,8 @@ class LLMProposer(Proposer):
             return
         self.records.append(record)
         note_if_stale(self.stale, record)
-        report, structure = record.feasibility, record.candidate.structure
-        if report is not None and report.ram_bytes and report.flash_bytes and structure and not self.task.on_table:
-            self.sizes.learn(report, self.task.graph(structure))
+        if record.feasibility is not None and record.feasibility.ram_bytes:
+            self.sized.append(record)
 
     @abstractmethod
     def script(self, size: int) -> Script:
@@ -152,7 +151,7 @@ class LLMProposer(Proposer):
 
     def known(self, notation: Notation) -> Known:
         """Return what the next conversation may be told: as things stand now, though it reads that in a thread."""
-        task, sizes, estimator = self.task, self.sizes.as_of_now(), self.estimator
+        task, sizes, estimator = self.task, sizes_of(self.sized, self.task), self.estimator
 
         def expect(candidate: Candidate) -> Estimate | None:
             if candidate.structure is None or task.on_table:  # nobody can tell
