@@ -17,6 +17,7 @@ from automcu_ray.sizing.repair import BoundCheck, smallest_change
 from automcu_ray.sizing.size_model import Overhead
 
 _MOST_STEPS = 16  # channels that a group of layers may lose
+_MARGIN_BYTES = (32, 192)  # of RAM and Flash: other widths make other code, by so much in most networks
 _SHARES = 32  # of all widths, where no single group is enough
 _KEEPS_WIDTH = ("residual", "bottleneck", "mbconv", "depthwise", "max_pool", "avg_pool")
 
@@ -83,7 +84,7 @@ def _measured(record: Record, before: Graph, task: Task) -> Expect | None:
     model = shipped(task.target.core).scaled_to(before, report.instructions) if report.instructions else None
 
     def expected(graph: Graph) -> Estimate:
-        sizes = overhead.on_top_of(footprint(graph, task.precision))
+        sizes = overhead.on_top_of(footprint(graph, task.precision), error=_MARGIN_BYTES)
         return sizes if model is None else sizes.replace(instructions=model.estimate(graph))
 
     return expected
