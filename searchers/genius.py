@@ -11,9 +11,11 @@ from automcu_ray.networks.cell_space import CellSpace
 from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import explain
 from automcu_ray.problem.task import Form, Task
+from automcu_ray.runtime.config import Plugin
 from searchers.dialogue import prompts
 from searchers.dialogue.dialogue import Dialogue, Sampling, Script
 from searchers.dialogue.llm_proposer import LLMProposer
+from searchers.dialogue.pacing import OnStall, Pacing, Share
 from searchers.dialogue.reply_parsing import read_object, unusable
 from searchers.dialogue.reply_schemas import cell_schema
 from searchers.engines.base import Engine, Reply
@@ -31,6 +33,11 @@ class Genius(LLMProposer):
         max_tokens: of every reply.
         patience: engine failures in a row after which the search stops proposing.
         backoff_s: the first wait after an engine failure; it doubles.
+        shown: cells that a prompt shows at most: half of them the best, the others the latest. Repeats are counted.
+        stall: answers in a row without a new cell after which the engine counts as stuck.
+        on_stall: then the search ends, or `fill` goes on alone.
+        fill: a searcher that proposes where the engine is stuck.
+        mend: above 0, a repeat becomes a cell that differs in one operation, without asking.
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("cell",)
@@ -46,13 +53,20 @@ class Genius(LLMProposer):
         max_tokens: Positive = 1024,
         patience: Positive = 5,
         backoff_s: NonNegativeFloat = 1.0,
+        shown: Positive = 20,
+        stall: Positive = 8,
+        on_stall: OnStall = "end",
+        fill: Plugin | None = None,
+        mend: Share = 1.0,
     ) -> None:
+        self.shown = shown
         super().__init__(
             task,
             seed=seed,
             engine=engine,
             sampling=Sampling(temperature=temperature, top_p=1.0, max_tokens=max_tokens),
             batch=1,
+            pacing=Pacing(stall=stall, on_stall=on_stall, fill=fill, mend=mend),
             parallel=1,
             patience=patience,
             backoff_s=backoff_s,
@@ -63,7 +77,7 @@ class Genius(LLMProposer):
         return 0 if waits else super().wanted(state)
 
     def script(self, size: int) -> Script:
-        prompt, space = prompts.cell(self.task, self.records), self.task.cells
+        prompt, space = prompts.cell(self.task, self.records, self.shown), self.task.cells
 
         def hold(dialogue: Dialogue) -> list[Candidate]:
             return [dialogue.ask("cell", 0, prompt, cell_schema(), lambda reply: read_cell(reply, space))]

@@ -66,6 +66,8 @@ class Mixed(Proposer):
         asking = [name for name, proposer in self.proposers.items() if isinstance(proposer, LLMProposer)]
         if len(asking) > 1:
             raise ConfigError(f"searcher.proposers: one may ask an engine, found {' and '.join(asking)}: take one.")
+        if self.asking is not None:
+            self.asking.free = None  # the bandit says who proposes while an engine thinks
         self.engine = self.asking.engine if self.asking is not None else None
         self.usd_per_hour = usd_per_hour
         self.bandit = Bandit(list(self.proposers), discount=discount, exploration=exploration)

@@ -29,6 +29,8 @@ class SearchState:
         prefilter: tells which candidates are sure to be refused, without any toolchain.
         known: the number of every network proposed so far, whoever proposed it, by hash.
         active: candidates proposed that have no record yet.
+        number: the number that the next proposal will get.
+        stock: candidates that wait for a verdict or for a slot; with none, the next free slot stays empty.
         in_flight: how many candidates wait for a verdict, for a slot or for the end of training; while there are any,
             further records will come.
         room: how many further candidates the budgets allow; None: no limit.
@@ -40,6 +42,8 @@ class SearchState:
     prefilter: Prefilter
     known: Mapping[str, int] = field(default_factory=dict)
     active: Collection[Candidate] = ()
+    number: int = 0
+    stock: int = 0
     in_flight: int = 0
     room: int | None = None
     overspent: str = ""

@@ -136,6 +136,8 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
             prefilter=self.prefilter,
             known=self.known,
             active=self.active.values(),
+            number=self.next_number,
+            stock=self.in_flight - len(self.live) + len(self.waiting),
             in_flight=self.in_flight,
             room=min(rooms, default=None),
             overspent=self.overspent,

@@ -45,14 +45,17 @@ class Candidate(FrozenModel):
     """One proposal: a spec, a NAS-Bench-201 cell or PyTorch code, with its hash; or the reason why there is none.
 
     `number` counts the proposals of a run from 1. `parent` is the hash of the candidate it was made from, `talk` the
-    conversation with an engine that it came from (0: none). `reply` keeps the first characters of a text that could
-    not be read as a candidate. In JSON the network stands under its kind: `spec`, `cell` or `code`.
+    conversation with an engine that it came from (0: none), `origin` the number of the candidate that the loop itself
+    mended (0: none; `proposer` then says how: a fix of a near miss, a morph of a repeat). `reply` keeps the first
+    characters of a text that could not be read as a candidate. In JSON the network stands under its kind: `spec`,
+    `cell` or `code`.
     """
 
     number: Int64 = 0
     hash: str = ""
     network: Network | None = None
     talk: Int64 = 0
+    origin: Int64 = 0
     proposer: str = ""
     parent: str = ""
     diagnosis: Diagnosis | None = None

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.core.objective import Aim, Objective
 from automcu_ray.networks.candidate import Structure
@@ -17,11 +19,20 @@ from automcu_ray.signals.front_end import FrontEnd
 Form = Literal["network", "cell"]  # what is searched for
 
 
+class Evidence(FrozenModel):
+    """What an accuracy of the search rests on: images to train and to validate with, and epochs."""
+
+    train_images: int
+    val_images: int
+    epochs: float
+
+
 class Task(FrozenModel):
     """A task as searchers, ladder and trainables see it; `configs/task/*.yaml` names its parts.
 
     A task that wants cells has the skeleton that makes them networks, or none: then a table knows their accuracies.
-    Where images are made of samples, `front_end` says how.
+    Where images are made of samples, `front_end` says how. `evidence` is for whoever reads accuracies; it is not
+    written down, and equal tasks may differ in it.
     """
 
     dataset: str
@@ -34,6 +45,7 @@ class Task(FrozenModel):
     skeleton: Skeleton | None = None
     objective: Objective = "accuracy"
     front_end: FrontEnd | None = None
+    evidence: Evidence | None = Field(default=None, exclude=True, repr=False)
 
     @property
     def aim(self) -> Aim | None:

@@ -8,7 +8,7 @@ from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.cell import EDGES, CellSpec
 from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec, explain
-from automcu_ray.problem.task import Task
+from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.config import Plugin, RunConfig
@@ -146,6 +146,11 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         skeleton=config.skeleton,
         objective=config.objective,
         front_end=dataset.front_end if isinstance(dataset, Dataset) else None,
+        evidence=Evidence(
+            train_images=len(dataset.train), val_images=len(dataset.val), epochs=config.trainer.proxy.epochs
+        )
+        if isinstance(dataset, Dataset)
+        else None,
     )
     try:
         if config.skeleton is not None:  # where one cell cannot be built, no other one can

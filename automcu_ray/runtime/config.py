@@ -185,6 +185,7 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
             merge(config, change)
     _load_parts(config, "second_opinions", "backend")
     _load_parts(config["searcher"], "proposers", "searcher")
+    _load_parts(config["searcher"], "fill", "searcher")
     _open(config)
     _load_parts(config.get("warm_start"), "searcher", "searcher")
     return validate(config)

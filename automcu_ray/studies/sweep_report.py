@@ -13,7 +13,7 @@ from automcu_ray.studies.sweep import Sweep
 from automcu_ray.studies.sweep_statistics import Cost, Curve, RunResult, anytime, anytime_by, holm, paired_p, spread
 
 NOTHING = "-"
-RULES = "no language model took part: proposals came from the rules of engine 'offline'"
+RULES = "no language model took part: proposals came from rules (engine 'offline', or 'simulated')"
 _AXES: dict[str, Cost] = {"seconds": "seconds", "tokens": "tokens", "US dollars": "usd"}
 
 
@@ -56,6 +56,7 @@ _VALIDATION = Column("best validation %", lambda run: _percent(run.metrics.best)
 _COLUMNS = (
     _TEST,
     _VALIDATION,
+    Column("first ask validation %", lambda run: _percent(run.metrics.anytime[0] if run.metrics.anytime else None), 2),
     Column("RAM KB", lambda run: _kb(run.ram_bytes), 1),
     Column("Flash KB", lambda run: _kb(run.flash_bytes), 1),
     Column("hypervolume", lambda run: run.metrics.hypervolume, 3),

@@ -14,6 +14,7 @@ from searchers.dialogue import prompts
 from searchers.dialogue.reply_parsing import REPLY_CHARS, UnusableReply
 from searchers.engines.base import Engine, Prompt, Reply, Request
 
+HEAT_STEP, HEAT_MOST = 0.2, 1.0  # of temperature: what each repeat adds, and all of them together
 TURNS = 4  # requests of one conversation at most: two roles, and one repair of each
 _SEEDS_PER_RUN = 1_000_000  # paper 002 adds the call to the seed: runs with neighbouring seeds would share some
 TopP = Annotated[float, Field(gt=0, le=1)]
@@ -39,11 +40,20 @@ class Dialogue:
         proposer: who gets the credit for the candidates.
         script: asks the questions and returns what the engine proposes, at least one candidate; raises UnusableReply
             where nothing can be read.
+        heat: by how many steps the temperature is raised: so many times an equal request, or one like it, was in vain.
     """
 
     def __init__(
-        self, engine: Engine, run_seed: int, number: int, sampling: Sampling, proposer: str, script: "Script"
+        self,
+        engine: Engine,
+        run_seed: int,
+        number: int,
+        sampling: Sampling,
+        proposer: str,
+        script: "Script",
+        heat: int = 0,
     ) -> None:
+        self.heat = heat
         self.engine, self.run_seed, self.number = engine, run_seed, number
         self.sampling, self.proposer, self.script = sampling, proposer, script
         self.cost = Cost()
@@ -88,6 +98,7 @@ class Dialogue:
     def complete(self, role: str, turn: int, prompt: Prompt, schema: dict[str, Any] | None) -> Reply:
         """Return the engine's reply, whatever became of it, and count what it cost."""
         self.asked += 1
+        warmer = self.sampling.temperature + min(HEAT_MOST, HEAT_STEP * self.heat)
         request = Request(
             role=role,
             messages=prompt.messages,
@@ -95,7 +106,7 @@ class Dialogue:
             json_schema=schema,
             seed=self.run_seed * _SEEDS_PER_RUN + TURNS * self.number + turn,
             talk=self.number,
-            **self.sampling.model_dump(),
+            **self.sampling.replace(temperature=round(warmer, 3)).model_dump(),
         )
         try:
             self.last = self.engine.complete([request])[0]

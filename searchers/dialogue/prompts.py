@@ -17,6 +17,7 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import BIAS_BYTES, BYTES, footprint
 from automcu_ray.sizing.instruction_model import shipped
+from searchers.dialogue import rows
 from searchers.dialogue.feedback_memory import OUTCOME_CHARS, Memory
 from searchers.dialogue.record_selection import Shown, figures, summary
 from searchers.dialogue.reply_schemas import Advice, vocabulary
@@ -93,16 +94,24 @@ class Prompter(NamedTuple):
 
     def _messages(self, role: str, records: Sequence[Record], **view: Any) -> tuple[Message, ...]:
         about = {"task": self.task, "form": self.form}
-        system = Message(role="system", content=_render(f"{role}_system", **about))
-        said = _render(role, **about, **view)
+        system = Message(role="system", content=render(f"{role}_system", **about))
+        said = render(role, **about, **view)
         if self.shared and records:
             *earlier, last = transcript(records)
             return system, *earlier, Message(role="user", content=f"{last.content}\n\n{said}")  # roles must alternate
         return system, Message(role="user", content=said)
 
 
-def cell(task: Task, records: Sequence[Record]) -> Prompt:
-    """Return the prompt of the `genius` baseline: the cells so far, and what became of them."""
+def cell(task: Task, records: Sequence[Record], most: int = 20) -> Prompt:
+    """Return the prompt of the `genius` baseline: at most so many of the cells so far, and what became of them.
+
+    Half of them are the best, the others the latest, oldest first; repeats are counted, so that no run makes it grow.
+    """
+    own = [record for record in records if record.status != "duplicate"]
+    best = sorted((r for r in own if r.status == "ok"), key=lambda r: -r.score)[: most - most // 2]
+    others = [record for record in own if record not in best]
+    kept = {record.candidate.number for record in (*best, *others[max(0, len(others) - most + len(best)) :])}
+    shown = [record for record in own if record.candidate.number in kept]
     tried = [
         (record.candidate.cell.compact() if record.candidate.cell else {})
         | (
@@ -110,21 +119,22 @@ def cell(task: Task, records: Sequence[Record]) -> Prompt:
             if record.status == "ok"
             else {"refused": record.reason[:OUTCOME_CHARS]}
         )
-        for record in records
+        for record in shown
     ]
-    system = Message(role="system", content=_render("cell_system", task=task))
-    question = Message(role="user", content=_render("cell", tried=tried))
+    repeats = len(records) - len(own)
+    system = Message(role="system", content=render("cell_system", task=task))
+    question = Message(role="user", content=render("cell", tried=tried, repeats=repeats, untold=len(own) - len(shown)))
     return Prompt((system, question), Subject(task=task, records=tuple(records)))
 
 
 def repair(prompt: Prompt, reply: str, problem: str) -> Prompt:
     """Return a conversation continued by the unusable reply and the validator's message about it."""
-    return _continued(prompt, reply, _render("repair", problem=problem))
+    return _continued(prompt, reply, render("repair", problem=problem))
 
 
 def replace(prompt: Prompt, reply: str, problems: Sequence[str], kept: int) -> Prompt:
     """Return a conversation continued by a reply of which some candidates cannot be used."""
-    return _continued(prompt, reply, _render("replace", problems=list(problems), kept=kept))
+    return _continued(prompt, reply, render("replace", problems=list(problems), kept=kept))
 
 
 def transcript(records: Sequence[Record]) -> tuple[Message, ...]:
@@ -148,7 +158,7 @@ def starting_candidate(task: Task, form: CandidateFormat = "spec") -> Candidate:
         stages.append((channels, min(2 * channels, 48)))
         channels, size = stages[-1][1], (size + 1) // 2
     if form == "code":
-        return Candidate(network=GeneratedCode(code=_render("first_net", task=task, stages=stages)))
+        return Candidate(network=GeneratedCode(code=render("first_net", task=task, stages=stages)))
     layers: list[dict[str, Any]] = []
     for at, (_, after) in enumerate(stages):
         halves = at > 0 and "downsample" in task.space.types
@@ -263,12 +273,14 @@ def _templates() -> Environment:
     )
     environment.filters["json"] = json.dumps  # on one line: no text inside can end the fence it stands in
     environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs)
-    environment.globals.update(goal=_goal)
+    environment.globals.update(goal=_goal, heading=rows.head, tally=rows.tally)
+    environment.globals.update(limiting=rows.limiting, lesson=rows.lesson, plans=rows.plans)
     environment.globals.update(triples=lambda memory: [item.model_dump() for item in memory.history])
     environment.globals.update(vocabulary=lambda task: list(vocabulary(task.space.operators)))
     return environment
 
 
-def _render(name: str, **view: Any) -> str:
+def render(name: str, **view: Any) -> str:
+    """Return a template of searchers/prompts, filled in."""
     text = _templates().get_template(f"{name}.j2").render(**view)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

@@ -1,7 +1,7 @@
 """Which records a proposal agent is shown: selected summaries of `R(k)` within a budget of tokens (paper 000)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -10,12 +10,16 @@ from automcu_ray.sizing.near_misses import excess
 
 CHARS_PER_TOKEN = 3  # of JSON, roughly: whoever wants it exact has to ask the model's own tokenizer
 REASON_CHARS = 160
-_LEAST_CHARS = 50  # of a summary
+_LEAST_CHARS = 30  # of a summary, or of a row
 Shown = dict[str, list[Record]]  # by heading
 
 
-def select(records: Sequence[Record], tokens: int) -> Shown:
-    """Return records whose summaries take about `tokens` tokens, each once, by heading.
+def _summary_chars(record: Record) -> int:
+    return len(json.dumps(summary(record)))
+
+
+def select(records: Sequence[Record], tokens: int, chars: Callable[[Record], int] = _summary_chars) -> Shown:
+    """Return records whose summaries, of so many `chars`, take about `tokens` tokens, each once, by heading.
 
     The headings take turns, so that each has its best entries in: the Pareto front of accuracy, RAM, Flash and
     instructions from the most accurate one on (from the best one on where the cheapest is sought), the nearest misses
@@ -30,7 +34,7 @@ def select(records: Sequence[Record], tokens: int) -> Shown:
         for heading, record in zip(found, turn, strict=True):
             if record is None or record.candidate.number in seen:
                 continue
-            size = len(json.dumps(summary(record)))
+            size = chars(record)
             if size <= room:
                 seen.add(record.candidate.number)
                 shown[heading].append(record)

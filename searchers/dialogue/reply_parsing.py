@@ -8,11 +8,12 @@ from pydantic import ValidationError
 
 from automcu_ray.core.feasibility import Rung, Violation
 from automcu_ray.networks import code_screening
-from automcu_ray.networks.candidate import Candidate, GeneratedCode
+from automcu_ray.networks.candidate import Candidate, Diagnosis, GeneratedCode
 from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec, explain
-from searchers.dialogue.reply_schemas import Advice
+from searchers.dialogue.notations import Notation, why
+from searchers.dialogue.reply_schemas import PLAN_CHARS, Advice
 from searchers.engines.base import Reply
 
 MAX_CHARS = 16_000  # four times what a spec of 40 layers needs
@@ -53,6 +54,39 @@ def read_candidates(reply: Reply, space: Space, count: int) -> tuple[list[Candid
         except UnusableReply as error:
             bad.append(Candidate(violations=(error.violation,), reply=json.dumps(entry)[:REPLY_CHARS]))
     return good, bad
+
+
+def read_networks(reply: Reply, notation: Notation, count: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the candidates of a reply in the compact form, at most `count`: the sound ones, and the others.
+
+    Lines of the notation are wanted; networks as JSON are understood too. A sound candidate keeps the reply's plan.
+
+    Raises:
+        UnusableReply: no JSON object, or no networks in it.
+    """
+    answer = read_object(reply)
+    found = next((answer[key] for key in ("networks", "candidates", "network") if key in answer), [answer])
+    found = found if isinstance(found, list) else [found]
+    if not found:
+        raise unusable(f'"networks" must be a list of {count} {notation.noun}s, found none')
+    plan = answer.get("plan")
+    about = {"diagnosis": Diagnosis(problem="", suggestion=plan[:PLAN_CHARS])} if isinstance(plan, str) and plan else {}
+    good, bad = [], []
+    for entry in found[:count]:
+        try:
+            good.append(_read(entry, notation).replace(**about))
+        except UnusableReply as error:
+            bad.append(Candidate(violations=(error.violation,), reply=json.dumps(entry)[:REPLY_CHARS]))
+    return good, bad
+
+
+def _read(entry: Any, notation: Notation) -> Candidate:
+    try:
+        return notation.read(entry)
+    except ConstructibilityError as error:
+        raise UnusableReply(error.violation) from error
+    except ValueError as error:
+        raise unusable(why(error)) from error
 
 
 def read_code(reply: Reply) -> Candidate:

@@ -14,6 +14,7 @@ from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
 # Worked out from the rest, or for signals alone: one thing less to get wrong.
 DERIVED = ("in_channels", "padding", "num_classes", "dilation")
 ADVICE_CHARS = 1200
+PLAN_CHARS = 300
 
 
 class Advice(BaseModel):
@@ -68,6 +69,17 @@ def batch_schema(count: int, operators: tuple[Operator, ...] = ()) -> dict[str, 
     several = {"type": "array", "items": spec, "minItems": count, "maxItems": count}
     closed = {"properties": {"candidates": several}, "required": ["candidates"], "additionalProperties": False}
     return {"type": "object", **closed, "$defs": definitions}
+
+
+@lru_cache
+def networks_schema(pattern: str, count: int) -> dict[str, Any]:
+    """Return the JSON schema of a plan and of `count` lines that keep to a pattern: the compact form."""
+    line = {"type": "string", "pattern": f"^(?:{pattern})$"}
+    fields = {
+        "plan": {"type": "string", "maxLength": PLAN_CHARS},
+        "networks": {"type": "array", "items": line, "minItems": count, "maxItems": count},
+    }
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 @lru_cache

@@ -13,6 +13,7 @@ ENGINES = {
     "cassette": "searchers.engines.recording.replay_engine:ReplayEngine",
     "hf_local": "searchers.engines.hf_local:HfLocalEngine",
     "offline": "searchers.engines.offline.engine:OfflineEngine",
+    "simulated": "searchers.engines.simulated:SimulatedEngine",
     "vllm": "searchers.engines.vllm:VllmEngine",
 }
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, field_validator
 
 from automcu_ray.core.models import FrozenModel
+from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
@@ -28,11 +29,17 @@ class Begun(FrozenModel):
     """What a conversation knew when it began; a replay begins it with the same.
 
     `known` are the numbers of the records learned since the conversation before it, in order; `size` is how many
-    candidates it was asked for.
+    candidates it was asked for, `pending` the numbers of those under way, `left` how many more could be trained.
+    `again` is how many conversations just before it knew nothing else, so that at temperature 0 they got its answer.
+    `free` is what was proposed without asking anybody, in place of a conversation.
     """
 
     known: tuple[int, ...] = ()
     size: int = 1
+    pending: tuple[int, ...] = ()
+    left: int | None = None
+    again: int = 0
+    free: Candidate | None = None
 
 
 class Subject(FrozenModel):
@@ -131,16 +138,19 @@ class Engine(ABC):
     Attributes:
         model: what answers, by its own name.
         is_language_model: False for rules that stand in for one.
+        free: its answers cost nothing, so that nothing is gained by asking it less often.
         instant: it answers in milliseconds, so that no thread is needed.
         gpus: share of a GPU that it reserves in Ray.
         priced: its replies say what they cost in money.
-        recorded: how the recorded conversations began, by number; begun otherwise, they get no recorded reply.
+        recorded: how the recorded conversations began, by number; begun otherwise, they get no recorded reply. What was
+            proposed without asking stands under minus the number of its candidate.
         only_recorded: it answers nothing but what is recorded.
     """
 
     name = "engine"
     model: str = ""
     is_language_model = True
+    free = False
     instant = False
     gpus: float = 0.0
     priced = False
@@ -155,7 +165,10 @@ class Engine(ABC):
         """
 
     def begin(self, conversation: int, begun: Begun) -> None:  # noqa: B027 - only a log needs it
-        """Take note that a conversation, by its number, begins; called before its first request."""
+        """Take note that a conversation, by its number, begins; called before its first request.
+
+        A negative number is that of a candidate proposed without asking.
+        """
 
     def close(self) -> None:  # noqa: B027 - most engines hold nothing open
         """Free what the engine holds: a server, an actor, GPU memory."""

@@ -138,7 +138,9 @@ class TestBadInput:
     ) -> None:
         status, printed, _ = run_here("--searcher", searcher, "--show-prompt")
         assert status == 0
-        assert role in printed and "[system]" in printed and "## Limits" in printed and '"ram_bytes": 24576' in printed
+        assert (
+            role in printed and "[system]" in printed and "Limits: RAM" in printed and '"ram_bytes": 24576' in printed
+        )
 
     def test_dry_run_shows_the_configuration_and_writes_nothing(self, run_here: Here) -> None:
         status, printed, _ = run_here("--backend", "analytic", "--dry-run")

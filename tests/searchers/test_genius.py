@@ -42,12 +42,14 @@ def test_every_prompt_holds_every_result_before(task: Task) -> None:
 
 def test_a_repeat_is_a_record_and_told_to_the_model(task: Task) -> None:
     engine = Scripted(lambda request: json.dumps({"operations": ["skip_connect"] * 6}))
-    searcher = GeniusSearch(task, engine=engine)
+    searcher = GeniusSearch(task, engine=engine, mend=0)
     train(searcher, 1)
     settle(searcher, records=2)
     assert [row[2] for row in story(searcher)][:2] == ["ok", "duplicate"]
     settle(searcher, records=3)
-    assert tried(engine.asked[2])[1] == {"operations": ["skip_connect"] * 6, "refused": "equals candidate 1"}
+    assert len(tried(engine.asked[2])) == 1
+    assert "1 answers named a cell that had been tried" in engine.asked[2].messages[-1].content
+    assert [request.temperature for request in engine.asked[:3]] == [0, 0, 0.2]  # a repeat warms the next request
 
 
 def test_five_operations_or_an_unknown_one_get_one_repair_then_a_record(task: Task) -> None:

@@ -63,7 +63,8 @@ def search(
 ) -> tuple[LLMSearch, Scripted]:
     """A searcher whose engine answers at once, unless in threads: then it would be asked ahead of need."""
     engine = Scripted(reply, instant=not threads)
-    searcher = LLMSearch(task, engine=engine, **options)
+    plain = {"notation": "json", "ask_after": 0, "mend": 0}  # the form of the paper, and nothing without asking
+    searcher = LLMSearch(task, engine=engine, **{**plain, **options})
     searcher.lookahead = 1
     return searcher, engine
 

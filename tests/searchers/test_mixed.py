@@ -183,7 +183,7 @@ def test_capacity_leaves_out_no_cell_because_others_proposed_too(cells: Task) ->
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["llm_memory"], "searcher 'llm_memory' proposes a network, task 'digits' wants a cell"),
+        (["genius"], "searcher 'genius' proposes a cell, task 'digits' wants a network"),
         (["llm", "llm_memory"], "one may ask an engine, found llm and llm_memory"),
         (["random", "random"], "found 'random' twice"),
         (["mixed"], "'mixed' cannot be one of its own proposers"),
@@ -193,7 +193,7 @@ def test_capacity_leaves_out_no_cell_because_others_proposed_too(cells: Task) ->
 )
 def test_proposers_that_cannot_be(task: Task, cells: Task, names: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        mixed(task if "llm" in names else cells, *(Plugin(name=name) for name in names))
+        mixed(task if {"llm", "genius"} & set(names) else cells, *(Plugin(name=name) for name in names))
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 

@@ -24,6 +24,7 @@ class OfflineEngine(Engine):
     name = "offline"
     model = "offline-rules"
     is_language_model = False
+    free = True
     instant = True
 
     def __init__(self) -> None:

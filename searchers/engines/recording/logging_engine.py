@@ -34,7 +34,7 @@ class LoggingEngine(Engine):
     def __init__(self, engine: Engine, path: Path) -> None:
         self.engine, self.path = engine, path.absolute()  # Tune changes the working directory
         self.name, self.model, self.is_language_model = engine.name, engine.model, engine.is_language_model
-        self.instant, self.gpus, self.priced = engine.instant, engine.gpus, engine.priced
+        self.instant, self.gpus, self.priced, self.free = engine.instant, engine.gpus, engine.priced, engine.free
         self.only_recorded, self.closed = engine.only_recorded, False
         calls, size = read_calls(self.path) if self.path.exists() else ([], 0)
         begun, begun_size = read_beginnings(self.path)

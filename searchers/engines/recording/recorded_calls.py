@@ -30,7 +30,10 @@ class Call(FrozenModel):
 
 
 class Beginning(FrozenModel):
-    """One line of `<run>/llm/talks.jsonl`: conversation number `talk`, written before it asks anything."""
+    """One line of `<run>/llm/talks.jsonl`: conversation number `talk`, written before it asks anything.
+
+    A negative number is that of a candidate which was proposed without asking (`begun.free`).
+    """
 
     talk: int
     begun: Begun

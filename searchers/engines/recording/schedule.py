@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from automcu_ray.networks.candidate import Candidate
 from searchers.engines.base import Begun
 
 
@@ -19,29 +20,38 @@ class Schedule:
     def __init__(self, recorded: Mapping[int, Begun]) -> None:
         self._recorded = dict(recorded)
         self._learned: set[int] = set()  # numbers of records
+        self._free = {-number: begun.free for number, begun in recorded.items() if begun.free is not None}
         self._departed = False  # from the recording
 
     def holds(self, number: int) -> bool:
         """Return whether a conversation is recorded, and is to be repeated."""
         return number in self._recorded and not self._departed
 
-    def begin(self, number: int, news: Collection[int], size: int, *, waits: bool) -> Begun | None:
+    def free(self, number: int) -> Candidate | None:
+        """Return the candidate of that number, where it was proposed without asking; once."""
+        return None if self._departed else self._free.pop(number, None)
+
+    def begin(
+        self, number: int, news: Collection[int], fresh: Begun, *, active: Collection[int] = (), waits: bool
+    ) -> Begun | None:
         """Return how a conversation begins; None while a record is missing that it knew when it was recorded.
 
         Args:
             number: of the conversation, from 1.
             news: numbers of the records that no conversation has learned yet.
-            size: how many candidates a new conversation should propose.
+            fresh: how a new conversation begins, but for what it learns.
+            active: numbers of the candidates under way.
             waits: whether more records can be expected.
         """
         if not self.holds(number):
-            begun = Begun(known=tuple(news), size=size)
+            begun = fresh.replace(known=tuple(news))
         else:
             earlier = [self._recorded[n].known for n in range(1, number + 1) if n in self._recorded]
             known = [record for numbers in earlier for record in numbers if record not in self._learned]
-            if any(record not in news for record in known):
+            pending = self._recorded[number].pending
+            if any(record not in news for record in known) or any(n not in active and n not in news for n in pending):
                 self._departed = not waits
                 return None
-            begun = Begun(known=tuple(known), size=self._recorded[number].size)
+            begun = self._recorded[number].replace(known=tuple(known))
         self._learned.update(begun.known)
         return begun

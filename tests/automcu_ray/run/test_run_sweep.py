@@ -60,6 +60,20 @@ def test_a_sweep_ends_with_table_parquet_and_page(monkeypatch: pytest.MonkeyPatc
     assert page.count("<svg") == 1 and "64.00" in page and "<script" not in page
 
 
+def test_arms_of_table3_that_ask_run_with_a_simulated_engine(
+    monkeypatch: pytest.MonkeyPatch, data: Path, tmp_path: Path
+) -> None:
+    table3 = load_sweep("table3")
+    arms = [arm.model_dump(mode="json") for arm in table3.arms if arm.searcher in ("genius", "llm", "llm_memory")]
+    settings = ["budget.trained=5", "engine=simulated"]
+    asking = {**SWEEP, "arms": [*SWEEP["arms"][:1], *arms], "seeds": 1, "settings": settings}
+    assert ablate(monkeypatch, data, tmp_path, asking) == 0
+    rows = pq.read_table(tmp_path / "results" / "results.parquet").to_pylist()
+    assert [row["arm"] for row in rows[1:]] == [arm["label"] for arm in arms] and len(arms) == 4
+    table = (tmp_path / "results" / "table.md").read_text()
+    assert "first ask validation %" in table and "no language model took part" in table
+
+
 @pytest.mark.parametrize(
     ("error", "status", "done"),
     [
@@ -177,9 +191,9 @@ def test_an_unknown_sweep_offers_the_nearest_name() -> None:
     [
         ("table1", 3, 2),
         ("table2", 3, 4),
-        ("table3", 10, 8 * 6),
+        ("table3", 10, 12 * 6),
         ("table4", 3, 4),
-        ("feedback", 3, 7),
+        ("feedback", 3, 9 * 2),
         ("mcu_digits", 3, 8),
         ("mcu_cifar10", 3, 8),
     ],

@@ -75,7 +75,8 @@ class TestAblations:
 
     def asked(self, task: Task, **options: Any) -> list[Request]:
         engine = Scripted(answer_well, instant=True)
-        checked = check_options("searcher", "llm_memory", LLMMemory, options)
+        plain = {"notation": "json", "ask_after": 0, "mend": 0}  # the form of the paper
+        checked = check_options("searcher", "llm_memory", LLMMemory, {**plain, **options})
         searcher = LLMMemorySearch(task, engine=engine, **checked)
         searcher.lookahead, searcher.budget.trained = 1, 7
         drive(searcher, 7)

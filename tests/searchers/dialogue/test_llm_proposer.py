@@ -48,7 +48,7 @@ class Held(Scripted):
 
 
 def search(task: Task, engine: Held, parallel: int = 1) -> LLMSearch:
-    return LLMSearch(task, engine=engine, specs_per_call=1, parallel=parallel)
+    return LLMSearch(task, engine=engine, specs_per_call=1, parallel=parallel, ask_after=0)
 
 
 def turn(searcher: LLMSearch, seconds: float = 0.05) -> None:
@@ -104,7 +104,7 @@ def test_a_conversation_knows_what_was_learned_before_it_began(task: Task) -> No
     searcher.budget.trained = 4
     drive(searcher, 9)
     numbers = [number for begun in engine.begun for number in begun.known]
-    assert engine.begun[0] == Begun(known=(), size=1)
+    assert engine.begun[0] == Begun(known=(), size=1, left=4)
     assert numbers == sorted(set(numbers)) and set(numbers) <= {1, 2, 3}  # each is news once
 
 
@@ -148,14 +148,16 @@ def test_an_answer_behind_a_conversation_that_hangs_is_not_paid_for_twice(task: 
     journal, calls = tmp_path / "journal.jsonl", tmp_path / "calls.jsonl"
     hanging = Held()
     hanging.release(1, 3)
-    first = LLMSearch(task, engine=LoggingEngine(hanging, calls), specs_per_call=1, parallel=3)
+    first = LLMSearch(task, engine=LoggingEngine(hanging, calls), specs_per_call=1, parallel=3, ask_after=0)
     first.repository, first.lookahead = Repository(journal), 3
     drive(first, 1)  # the first record comes when conversations 2 and 3 have begun
     turn(first)
     assert {json.loads(line)["request"]["talk"] for line in calls.read_text().splitlines()} == {1, 3}
     engine = Held()
     engine.release(*range(1, 9))
-    second = LLMSearch(task, engine=LoggingEngine(engine, calls), specs_per_call=1, parallel=3)  # after a kill
+    second = LLMSearch(
+        task, engine=LoggingEngine(engine, calls), specs_per_call=1, parallel=3, ask_after=0
+    )  # after a kill
     second.replay(Repository(journal))
     drive(second, 3)
     assert engine.conversations[:2] == [2, 4]

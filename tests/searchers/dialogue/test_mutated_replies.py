@@ -151,7 +151,7 @@ def test_a_search_over_them_goes_on_and_its_journal_reads_back(
 ) -> None:
     rng = Random(1)
     engine = Scripted(lambda request: answer(request, rng), instant=True)
-    searcher = make(task, engine=engine)  # type: ignore[call-arg]
+    searcher = make(task, engine=engine, stall=1000)  # type: ignore[call-arg]
     searcher.repository = Repository(tmp_path / "journal.jsonl")
     searcher.budget.proposals = 100
     drive(searcher, 200)

@@ -137,11 +137,9 @@ def bench() -> ModuleType:
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("llm", 1), ("llm_memory", 3)])  # one shows many networks, one a few
-def test_prompts_of_iteration_500_are_not_5_percent_longer_than_of_iteration_10(
-    bench: ModuleType, name: str, seeds: int
-) -> None:
+def test_prompts_of_iterations_10_and_500_are_about_as_long(bench: ModuleType, name: str, seeds: int) -> None:
     early, late = (bench.mean_tokens(name, iteration, len, seeds) for iteration in (10, 500))
-    assert 0.9 * early < late < 1.05 * early  # how long a network is, is chance
+    assert 0.9 * early < late < (1.05 if name == "llm" else 1.1) * early  # a short prompt: counts get more digits
 
 
 @pytest.mark.parametrize(

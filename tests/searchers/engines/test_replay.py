@@ -48,7 +48,8 @@ def jittery(seed: int) -> Engine:
 
 
 def make(name: str, task: Task, engine: Engine) -> LLMProposer:
-    searcher: LLMProposer = SEARCHERS[name](task, seed=3, engine=engine, parallel=2, backoff_s=0.001, patience=50)
+    options = {"parallel": 2, "backoff_s": 0.001, "patience": 50, "stall": 1000}
+    searcher: LLMProposer = SEARCHERS[name](task, seed=3, engine=engine, **options)
     searcher.gate = LinkerLike(task)
     searcher.budget.trained, searcher.budget.proposals = 12, 200
     return searcher
