@@ -34,6 +34,7 @@ class InputEncoding(Encoding):
 class NetworkManifest(FrozenModel):
     """What is in a bundle, as `manifest.json` there says it; None for what was not measured.
 
+    `classes` are the names of the outputs in order, `preparation` says what becomes the input, and how.
     `output` is None where what ships does not compute as onnxruntime does. `layers` says which layer of the network a
     node of the ONNX files and of the C stands for, since their names are ours. What has a default was not told by the
     first versions; keys of later versions are passed over. `profile` is measured between layers;
@@ -72,6 +73,8 @@ class NetworkManifest(FrozenModel):
     test_images: Int64
     input: InputEncoding
     output: Encoding | None
+    classes: tuple[str, ...] = ()
+    preparation: str = ""
     test_vectors: str = ""
     test_accuracy_float: float
     seeds: dict[str, Int64 | None]

@@ -12,11 +12,15 @@ from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, RamUsage
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
 from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
+from automcu_ray.problem.task import Task
+from automcu_ray.records.manifest import NetworkManifest
 from automcu_ray.signals.front_end import FrontEnd
 from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
+from backends.c_qemu.handover.api import preparation
+from backends.c_qemu.handover.package import package
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.planner import largest_at_peak
 from backends.c_qemu.stream.printing import stream_header, stream_source
@@ -105,7 +109,25 @@ class CQemuBackend(Backend):
         report = report.replace(seconds_by_rung={str(k): v for k, v in seconds.items()})
         parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
+        if emulated is not None and target.emulator is not None:  # with these a bundle can be checked anywhere
+            kind = find_machine(target.emulator.machine).uart.kind
+            harness += [workdir / "emulated.ld", FIRMWARE / f"uart_{kind}.c"]
         return Firmware(report, elf, (*sources, *harness), workdir, emulated)
+
+    def package(self, folder: Path, deployed: DeployedNetwork, task: Task, manifest: NetworkManifest) -> None:
+        build = {
+            "core_flags": CORE_FLAGS[task.target.core],
+            "compile_flags": COMPILE_FLAGS,
+            "harness_flags": _harness_flags(
+                fed_by(dataclasses.replace(deployed, front_end=task.front_end)) is not None
+            ),
+            "link_flags": LINK_FLAGS,
+        }
+        gcc = self._gnu_versions.split()[1].rstrip(",")
+        package(folder, deployed, task, manifest, build, gcc=gcc, run=self.run)
+
+    def preparation(self, deployed: DeployedNetwork, task: Task) -> str:
+        return preparation(deployed, fed_by(dataclasses.replace(deployed, front_end=task.front_end)))
 
     def profiled(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> Probe | None:
         if target.emulator is None or deployed.precision != "int8":
@@ -222,8 +244,7 @@ class CQemuBackend(Backend):
                 *CORE_FLAGS[core],
                 *COMPILE_FLAGS,
                 f"-DUART_BASE={uart.base:#x}u",
-                f"-DGUARD_BYTES={stack.GUARD_BYTES}u",
-                *(["-DSTREAM"] if stream else []),
+                *_harness_flags(stream),
             ]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
             _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
@@ -233,6 +254,10 @@ class CQemuBackend(Backend):
 def fed_by(deployed: DeployedNetwork) -> FrontEnd | None:
     """Return what makes the input of samples in the firmware: at int8 alone, for its pixels are whole numbers."""
     return deployed.front_end if deployed.precision == "int8" else None
+
+
+def _harness_flags(stream: bool) -> list[str]:
+    return [f"-DGUARD_BYTES={stack.GUARD_BYTES}u", *(["-DSTREAM"] if stream else [])]
 
 
 def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, FlashUsage]:

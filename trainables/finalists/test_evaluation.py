@@ -38,7 +38,7 @@ def evaluate_on_test(
     if pipeline.board is not None and elf.exists():
         board = run_on_board(pipeline.board, elf, task, deployed, test.images[:board_images])
     trained = load_deployed(folder / "ptq") if training.quantised else deployed  # in float, that is what was trained
-    backend = pipeline.toolchain and pipeline.toolchain.backend
+    backend = pipeline.toolchain.backend if pipeline.toolchain is not None else None
     shipped = backend.accuracy(deployed, task, test.images, test.labels) if backend else None
     predicted = deployed.run(test.images).argmax(axis=1)
     manifest = NetworkManifest(
@@ -79,10 +79,17 @@ def evaluate_on_test(
         test_vectors=f"images, inputs and labels; {OUTPUTS if shipped is None else NO_OUTPUTS}",
         test_accuracy_float=trained.as_float.accuracy(test.images, test.labels),
         layers=deployed.labels,
+        preparation=backend.preparation(deployed, task) if backend else "",
         **about,
     )
     network = dataclasses.replace(deployed, float_onnx=trained.float_onnx)
-    write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, images=test.images, labels=test.labels)
+
+    def finish(part: Path) -> None:
+        if backend is not None and report is not None:
+            backend.package(part, network, task, manifest)
+
+    vectors: Any = {"images": test.images, "labels": test.labels}
+    write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, finish=finish, **vectors)
     return manifest
 
 
