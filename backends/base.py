@@ -16,6 +16,7 @@ from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
+from automcu_ray.records.manifest import NetworkManifest
 from automcu_ray.sizing import footprint
 from backends.programs import Runner, apt_packages, missing, run_program
 
@@ -150,6 +151,16 @@ class Backend(ABC):
         `built` is the report of the same network's own firmware.
         """
         return None
+
+    def package(self, folder: Path, deployed: DeployedNetwork, task: Task, manifest: NetworkManifest) -> None:  # noqa: B027
+        """Make of a bundle what its user takes home: an interface, projects, a README; most leave it as it is.
+
+        The folder holds what `Firmware.collect` left, ONNX files, test vectors and the manifest.
+        """
+
+    def preparation(self, deployed: DeployedNetwork, task: Task) -> str:
+        """Return what becomes the network's input, and how, in sentences; "" where the backend does not say."""
+        return ""
 
     @abstractmethod
     def version(self) -> str:

@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, search
+from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, search, verify
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -27,12 +27,17 @@ A network that you have already:
 
   automcu deploy model.onnx --task cifar10 --target stm32f407
 
+What comes out, checked again anywhere:
+
+  automcu verify runs/latest/bundle
+
 Runs lie in runs/ of the working directory. `automcu COMMAND --help` shows all options, with examples.
 """
 
 app = typer.Typer(help=HELP, epilog=EPILOG, no_args_is_help=True, **STYLE)
 app.command(epilog=search.EPILOG)(search.search)
 app.command(epilog=deploy.EPILOG)(deploy.deploy)
+app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)
 app.command(epilog=fidelity.EPILOG)(fidelity.fidelity)
 app.command(epilog=arena.EPILOG)(arena.arena)

@@ -1,11 +1,14 @@
 """Find, train, verify and package a neural network for a microcontroller."""
 
 import json
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from automcu_ray.commands.options import group_option
 from automcu_ray.core.errors import ConfigError
@@ -13,9 +16,12 @@ from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import compose
 from automcu_ray.runtime.run_folder import RunFolder
+from automcu_ray.runtime.sentence import Wish, describe, understand
 
 EPILOG = """
 Examples:
+
+  automcu search "handwritten digits on an STM32F407 in 32 KB RAM and 64 KB flash, at least 97 %"
 
   automcu search --searcher random --set budget.trained=8
 
@@ -31,13 +37,17 @@ Examples:
 
   automcu search --searcher llm --show-prompt
 
-KB means 1024 bytes. Any key of a run's config.yaml can be given to --set. Exit status: 0 a network was found,
+KB means 1024 bytes. Any key of a run's config.yaml can be given to --set, sizes and times with their units as well
+(constraints.ram=24KB, budget.time=10min). Exit status: 0 a network was found,
 1 none was, 2 the input or the machine needs fixing, 130 (Ctrl-C) or 143 (SIGTERM) interrupted: what is finished is
 kept; go on with --resume.
 """
 
 
 def search(
+    sentence: Annotated[
+        str | None, typer.Argument(metavar="[SENTENCE]", help="What is wanted, in words; flags go over it.")
+    ] = None,
     searcher: Annotated[str | None, group_option("searcher", "Who proposes")] = None,
     task: Annotated[str | None, group_option("task", "Data set, target and limits")] = None,
     target: Annotated[str | None, group_option("target", "Microcontroller (automcu doctor tells more)")] = None,
@@ -75,12 +85,14 @@ def search(
     points = json.dumps([str(path) for path in warm_start]) if warm_start else None
     flags = {"precision": precision, "seed": seed, "warm_start.runs": points}
     if resume is not None:
-        if any(change is not None for change in (*choices.values(), *flags.values(), name, settings)):
+        if any(change is not None for change in (*choices.values(), *flags.values(), name, settings, sentence)):
             raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
         folder, config = RunFolder.existing(resume)
     else:
+        said = asked_for(sentence, choices, Console()) if sentence is not None else Wish()
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
-        config = compose(choices, [*(settings or []), *extra])
+        choices |= {key: value for key, value in said.choices.items() if choices[key] is None}
+        config = compose(choices, [*(said.settings if sentence else []), *(settings or []), *extra])
         folder = RunFolder.new(runs, name, config)
     from automcu_ray.records.journal import Repository  # only now that the configuration is sound: torch takes seconds
     from automcu_ray.reports.console import intro, outcome, show_config, show_prompts
@@ -104,6 +116,28 @@ def search(
     except KeyboardInterrupt:
         interrupted = True
     raise typer.Exit(outcome(console, folder, plan.task, manifest, interrupted=interrupted))
+
+
+def asked_for(sentence: str, given: Mapping[str, str | None], console: Console) -> Wish:
+    """Return what a sentence asks for, after showing it; at a terminal its questions are asked there.
+
+    Raises:
+        ConfigError: something is missing or contradictory, and there is nobody to ask.
+    """
+    understood = understand(sentence, given)
+    while understood.questions and sys.stdin.isatty() and console.is_terminal:
+        what, question = next(iter(understood.questions.items()))
+        answer = console.input(Text(f"{question} "))
+        if not answer.strip():
+            break
+        sentence = f"{sentence}; {what}: {answer}"
+        understood = understand(sentence, given)
+    if understood.questions:
+        raise ConfigError("the sentence leaves open: " + " ".join(understood.questions.values()))
+    console.print(Text("understood: " + "; ".join(describe(understood.wish))))
+    if understood.passed_over:
+        console.print(Text("passed over: " + ", ".join(understood.passed_over)[:300]))
+    return understood.wish
 
 
 def main() -> None:

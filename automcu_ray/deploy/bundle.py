@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ def write_bundle(
     shipped: Path,
     images: NDArray[np.uint8],
     labels: NDArray[np.int64],
+    finish: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Write the bundle; a bundle that was there before is replaced as a whole.
 
     `shipped` is the folder of what the toolchain leaves: sources, firmware; there is none where no toolchain took part.
     Test vectors are the first test images (uint8 NCHW), the bytes that go into the network, the labels and, where
     the manifest speaks of outputs, those that onnxruntime gives: c_qemu's firmware gives the same bytes, other backends
-    may differ by some steps, as their notes say. Elsewhere what ships has scales and roundings of its own.
+    may differ by some steps, as their notes say. Elsewhere what ships has scales and roundings of its own. `finish`
+    does the rest before anyone sees the bundle: the toolchain's `package`.
     """
     part = folder.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -44,5 +47,6 @@ def write_bundle(
         vectors["outputs"] = deployed.run(images)
     np.savez_compressed(part / "test_vectors.npz", **vectors)
     (part / "manifest.json").write_text(json.dumps(manifest.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+    finish(part)
     shutil.rmtree(folder, ignore_errors=True)
     part.replace(folder)

@@ -34,6 +34,8 @@ class InputEncoding(Encoding):
 class NetworkManifest(FrozenModel):
     """What is in a bundle, as `manifest.json` there says it; None for what was not measured.
 
+    `confusion` counts test images: a row for each true class, a column for each answer; () where nobody counted.
+    `classes` are the names of the outputs in order, `preparation` says what becomes the input, and how.
     `output` is None where what ships does not compute as onnxruntime does. `layers` says which layer of the network a
     node of the ONNX files and of the C stands for, since their names are ours. What has a default was not told by the
     first versions; keys of later versions are passed over. `profile` is measured between layers;
@@ -80,6 +82,36 @@ class NetworkManifest(FrozenModel):
     versions: dict[str, str]
     architecture: dict[str, Any] | str | None
     layers: dict[str, str] = Field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    preparation: str = ""
+    confusion: tuple[tuple[Int64, ...], ...] = ()
+
+    @property
+    def by_class(self) -> tuple["ClassFigures", ...]:
+        """What the test set says of each class."""
+        columns = [sum(column) for column in zip(*self.confusion, strict=True)]
+        return tuple(
+            ClassFigures(
+                name=self.classes[at] if at < len(self.classes) else str(at),
+                images=sum(row),
+                recall=row[at] / sum(row) if sum(row) else None,
+                precision=row[at] / columns[at] if columns[at] else None,
+                taken_for=max((other for other in range(len(row)) if other != at), key=row.__getitem__)
+                if sum(row) > row[at]
+                else None,
+            )
+            for at, row in enumerate(self.confusion)
+        )
+
+
+class ClassFigures(FrozenModel):
+    """One class on the test set: shares found and right, and the class that it is taken for most; None where none."""
+
+    name: str
+    images: int
+    recall: float | None
+    precision: float | None
+    taken_for: int | None
 
 
 class TableManifest(FrozenModel):

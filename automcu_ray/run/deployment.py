@@ -155,7 +155,7 @@ def deploy(
         manifest = None
         if finalist.usable:
             about: dict[str, Any] = {"seeds": {"run": config.seed}, "data": dataset.about, "versions": versions()}
-            about["architecture"] = given.architecture
+            about |= {"architecture": given.architecture, "classes": dataset.classes}
             test = dataset.test.open(f"deployed {finalist.hash}", repository)
             images = config.board.images
             manifest = evaluate_on_test(

@@ -162,6 +162,7 @@ def _evaluate(
     about = {
         "seeds": {"run": plan.config.seed, name: finalist.training and finalist.training.seed},
         "data": dataset.about,
+        "classes": dataset.classes,
         "teacher": pipeline.teacher and pipeline.teacher.name,
         "versions": versions(),
         "architecture": next(network[form] for form in ("spec", "cell", "code") if form in network),

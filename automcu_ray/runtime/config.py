@@ -17,6 +17,7 @@ from automcu_ray.networks.cell_network import Skeleton
 from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.runtime import plugins
+from automcu_ray.runtime.units import in_plain_numbers
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
 _MOST_KEYS, _KEY_CHARS = 20, 80
@@ -229,8 +230,8 @@ def validate(config: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_setting(setting: str) -> dict[str, Any]:
-    """Return `a.b=c` as {"a": {"b": c}}, c read as YAML."""
-    path, equals, text = setting.partition("=")
+    """Return `a.b=c` as {"a": {"b": c}}, c read as YAML; sizes and times may have units, `constraints.ram=24KB`."""
+    path, equals, text = in_plain_numbers(setting).partition("=")
     if not equals or not path:
         raise ConfigError(f"--set wants key=value, for instance constraints.ram_kb=64; found {setting[:_KEY_CHARS]!r}.")
     try:

@@ -13,11 +13,16 @@ from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation, ove
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
 from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
+from automcu_ray.problem.task import Task
+from automcu_ray.records.manifest import NetworkManifest
 from automcu_ray.signals.front_end import FrontEnd
 from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, generate
+from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
+from backends.c_qemu.handover.api import preparation
+from backends.c_qemu.handover.package import package
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.planner import largest_at_peak
 from backends.c_qemu.stream.printing import stream_header, stream_source
@@ -31,24 +36,6 @@ FIRMWARE = Path(__file__).parent / "firmware"
 Optimise = Literal["speed", "size", "auto"]
 SMALL_NOTE = "The C is optimised for size."
 PROBE = "probe_net"  # the network with marks between its layers; the linker script knows it by its end
-CORE_FLAGS: dict[Core, tuple[str, ...]] = {
-    "cortex-m0": ("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"),
-    "cortex-m0plus": ("-mcpu=cortex-m0plus", "-mthumb", "-mfloat-abi=soft"),
-    "cortex-m3": ("-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"),
-    "cortex-m4f": ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
-    "cortex-m7f": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
-    "cortex-m7d": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
-    "cortex-m33f": ("-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
-    "cortex-m55d": ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"),
-}
-COMPILE_FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-fdata-sections", "-Wall", "-Wextra")
-LINK_FLAGS = (
-    "-nostartfiles",
-    "--specs=nano.specs",
-    "--specs=nosys.specs",
-    "-Wl,--gc-sections,--print-memory-usage",
-    "-Wl,--noinhibit-exec",  # an ELF too large is still measured, then removed
-)
 
 
 class CQemuBackend(Backend):
@@ -125,7 +112,25 @@ class CQemuBackend(Backend):
         report = report.replace(seconds_by_rung={str(k): v for k, v in seconds.items()}, **about)
         parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
+        if emulated is not None and target.emulator is not None:  # with these a bundle can be checked anywhere
+            kind = find_machine(target.emulator.machine).uart.kind
+            harness += [workdir / "emulated.ld", FIRMWARE / f"uart_{kind}.c"]
         return Firmware(report, elf, (*sources, *harness), workdir, emulated)
+
+    def package(self, folder: Path, deployed: DeployedNetwork, task: Task, manifest: NetworkManifest) -> None:
+        build = {
+            "core_flags": CORE_FLAGS[task.target.core],
+            "compile_flags": COMPILE_FLAGS,
+            "harness_flags": _harness_flags(
+                fed_by(dataclasses.replace(deployed, front_end=task.front_end)) is not None
+            ),
+            "link_flags": LINK_FLAGS,
+        }
+        gcc = self._gnu_versions.split()[1].rstrip(",")
+        package(folder, deployed, task, manifest, build, gcc=gcc, run=self.run)
+
+    def preparation(self, deployed: DeployedNetwork, task: Task) -> str:
+        return preparation(deployed, fed_by(dataclasses.replace(deployed, front_end=task.front_end)))
 
     def profiled(
         self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport, workdir: Path
@@ -244,8 +249,7 @@ class CQemuBackend(Backend):
                 *CORE_FLAGS[core],
                 *COMPILE_FLAGS,
                 f"-DUART_BASE={uart.base:#x}u",
-                f"-DGUARD_BYTES={stack.GUARD_BYTES}u",
-                *(["-DSTREAM"] if stream else []),
+                *_harness_flags(stream),
             ]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
             _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
@@ -255,6 +259,10 @@ class CQemuBackend(Backend):
 def fed_by(deployed: DeployedNetwork) -> FrontEnd | None:
     """Return what makes the input of samples in the firmware: at int8 alone, for its pixels are whole numbers."""
     return deployed.front_end if deployed.precision == "int8" else None
+
+
+def _harness_flags(stream: bool) -> list[str]:
+    return [f"-DGUARD_BYTES={stack.GUARD_BYTES}u", *(["-DSTREAM"] if stream else [])]
 
 
 def _violation(region: str, over: int, limit: int, code: NetworkCode) -> Violation:

@@ -162,9 +162,15 @@ def test_a_search_leaves_a_network_that_runs(tmp_path: Path) -> None:
     manifest = json.loads((run / "bundle" / "manifest.json").read_text())
     assert (manifest["target"], manifest["precision"], manifest["bit_equal_images"]) == ("stm32f405", "int8", 8)
     assert manifest["ram_bytes"] <= 24 * 1024 and manifest["flash_bytes"] <= 48 * 1024
-    assert {"firmware.elf", "net.c", "net.h", "main.c", "network_int8.onnx", "network_float32.onnx"} <= {
-        path.name for path in (run / "bundle").iterdir()
-    }
+    assert {
+        "firmware.elf",
+        "src",
+        "harness",
+        "README.md",
+        "verify.py",
+        "network_int8.onnx",
+        "network_float32.onnx",
+    } <= {path.name for path in (run / "bundle").iterdir()}
     vectors = np.load(run / "bundle" / "test_vectors.npz")
     session = ort.InferenceSession(run / "bundle" / "network_int8.onnx")
     assert (session.run(None, {"image": vectors["inputs"]})[0] == vectors["outputs"]).all()

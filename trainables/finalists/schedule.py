@@ -1,6 +1,7 @@
 """All finalists of a run, in parallel, as Ray tasks, and which of them teaches the others."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
@@ -32,14 +33,16 @@ def run_finalists(
     A worker that dies is tried again twice; then the finalist's `reason` says so. So it does of an error that is ours:
     it must not cost the hours of the others. An interrupt cancels them all.
     """
+    epochs = {one.number: pipeline.protocol.epochs + pipeline.qat_epochs(one) for one in candidates}
+    before = {one.number: _epoch(pipeline, one) for one in candidates}  # of a run that was interrupted
+    started_s = time.monotonic()
 
     def wait(left: Collection[Candidate]) -> None:
-        lines = []
-        for candidate in left:
-            epoch = pipeline.folder / candidate.hash / EPOCH
-            done = epoch.read_text() if epoch.exists() else "0"
-            epochs = pipeline.protocol.epochs + pipeline.qat_epochs(candidate)
-            lines.append(f"#{candidate.number} epoch {done}/{epochs}")
+        done = {**epochs, **{one.number: _epoch(pipeline, one) for one in left}}
+        lines = [f"#{one.number} epoch {done[one.number]}/{epochs[one.number]}" for one in left]
+        share = _share(sum(done.values()) - sum(before.values()), sum(epochs.values()) - sum(before.values()))
+        if share:
+            lines.append(f"about {(time.monotonic() - started_s) * (1 - share) / share:.0f} s of training left")
         on_wait(", ".join(lines))
 
     def each(step: Step[Result], some: Sequence[Candidate]) -> Iterator[tuple[Candidate, Result | str]]:
@@ -56,3 +59,15 @@ def run_finalists(
         if isinstance(found, str):
             found = Finalist(number=candidate.number, hash=candidate.hash, reason=found)
         on_result(found)
+
+
+def _epoch(pipeline: FinalistPipeline, candidate: Candidate) -> int:
+    """Return the last epoch that a finalist has left in its folder; 0 before the first."""
+    path = pipeline.folder / candidate.hash / EPOCH
+    found = path.read_text() if path.exists() else ""
+    return int(found) if found.isdecimal() else 0
+
+
+def _share(done: int, of: int) -> float:
+    """Return which part of the epochs is done; 0 where nothing can be foreseen from that."""
+    return done / of if 0 < done <= of else 0.0

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import f1_score
+from sklearn.metrics import confusion_matrix, f1_score
 
 from automcu_ray.core.errors import AutoMcuError
 from automcu_ray.core.feasibility import FeasibilityReport, LayerCost
@@ -14,7 +14,7 @@ from automcu_ray.deploy.bundle import write_bundle
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, NetworkManifest
 from automcu_ray.records.record import Finalist
-from trainables.datasets.base import Split
+from trainables.datasets.base import Labels, Split
 from trainables.finalists.board_check import run_on_board
 from trainables.finalists.finalist import BOARD_ELF, SHIPPED, FinalistPipeline, load_deployed
 
@@ -38,7 +38,7 @@ def evaluate_on_test(
     if pipeline.board is not None and elf.exists():
         board = run_on_board(pipeline.board, elf, task, deployed, test.images[:board_images])
     trained = load_deployed(folder / "ptq") if training.quantised else deployed  # in float, that is what was trained
-    backend = pipeline.toolchain and pipeline.toolchain.backend
+    backend = pipeline.toolchain.backend if pipeline.toolchain is not None else None
     shipped = backend.accuracy(deployed, task, test.images, test.labels) if backend else None
     predicted = deployed.run(test.images).argmax(axis=1)
     manifest = NetworkManifest(
@@ -68,6 +68,7 @@ def evaluate_on_test(
         val_accuracy_float=training.val_accuracy_float,
         test_accuracy=float(np.mean(predicted == test.labels)) if shipped is None else shipped,
         test_macro_f1=f1_score(test.labels, predicted, average="macro") if shipped is None else None,
+        confusion=_confusion(test.labels, predicted, deployed.num_classes) if shipped is None else (),
         quantised=training.quantised,
         test_images=len(test),
         input=InputEncoding(
@@ -79,11 +80,23 @@ def evaluate_on_test(
         test_vectors=f"images, inputs and labels; {OUTPUTS if shipped is None else NO_OUTPUTS}",
         test_accuracy_float=trained.as_float.accuracy(test.images, test.labels),
         layers=deployed.labels,
+        preparation=backend.preparation(deployed, task) if backend else "",
         **about,
     )
     network = dataclasses.replace(deployed, float_onnx=trained.float_onnx)
-    write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, images=test.images, labels=test.labels)
+
+    def finish(part: Path) -> None:
+        if backend is not None and report is not None:
+            backend.package(part, network, task, manifest)
+
+    vectors: Any = {"images": test.images, "labels": test.labels}
+    write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, finish=finish, **vectors)
     return manifest
+
+
+def _confusion(labels: Labels, predicted: Labels, classes: int) -> tuple[tuple[int, ...], ...]:
+    counted = confusion_matrix(labels, predicted, labels=range(classes))
+    return tuple(tuple(int(count) for count in row) for row in counted)
 
 
 def _profile(

@@ -77,7 +77,7 @@ static uint32_t seen; /* rows or columns, up to a whole window */
 {(_C / f"{front_end.kind}.c").read_text()}
 int stream_result(int8_t *scores) {{
     if (seen < LENGTH) return 0;
-    net((const void *)stream_window, (void *)scores);
+    net((void *)stream_window, (void *)scores);
     return 1;
 }}
 """

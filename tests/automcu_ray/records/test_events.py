@@ -22,7 +22,18 @@ SCORE = {"proxy": "full", "reading": "deployed", "value": 0.9, "seconds": 12.5}
 TREND: dict[str, Any] = {"outcomes": 1, "trained": 1, "success_rate": 1.0, "first_accuracy": 0.95}
 TABLE = {"table": "NAS-Bench-201", "number": 3, "hash": "cd", "architecture": "|x~0|", "val_accuracy": 0.9}
 TABLE |= {"test_accuracy": 0.89, "board_agrees": None}
-ADDED_SINCE = {"backend", "board_agrees", "second_opinions", "quantised", "test_vectors", "data", "teacher"}
+ADDED_SINCE = {
+    "classes",
+    "preparation",
+    "confusion",
+    "backend",
+    "board_agrees",
+    "second_opinions",
+    "quantised",
+    "test_vectors",
+    "data",
+    "teacher",
+}
 NETWORK: dict[str, Any] = {
     "target": "stm32f405",
     "backend": "c_qemu",
@@ -62,6 +73,9 @@ NETWORK: dict[str, Any] = {
     "versions": {"torch": "2.13.0"},
     "architecture": {"backbone": [{"type": "conv", "out_channels": 8}]},
     "layers": {"node0": "layer_0"},
+    "classes": ["zero", "one"],
+    "preparation": "A picture.",
+    "confusion": [[3, 1], [0, 4]],
 }
 LATEST: list[dict[str, Any]] = [
     {

@@ -245,6 +245,19 @@ def test_instructions_have_a_figure_the_winner_a_profile_and_other_bundles_a_tab
     assert "fastest #7 91.23 %" in text
 
 
+def test_each_class_is_told_as_text_with_what_it_is_taken_for(tmp_path: Path) -> None:
+    top = trained(1, 0.9)
+    found = repository(top)
+    finish(found, top)
+    about = {"confusion": ((3, 1, 0), (0, 5, 0), (0, 2, 0)), "classes": ("<b>brick", "grass", "gravel")}
+    manifest = network_manifest(hash=top.candidate.hash, **about)
+    found.append(Finished(manifest=manifest, seconds=1.0))
+    shown = page(tmp_path, found)
+    assert "<b>brick 4 75.00 % 100.00 % grass 3 1 0" in shown.text
+    assert "gravel 2 0.00 % \N{EN DASH} grass 0 2 0" in shown.text
+    assert "grass 5 100.00 % 62.50 % none 0 5 0" in shown.text
+
+
 def test_a_run_whose_finalists_were_all_refused_says_so(tmp_path: Path) -> None:
     top = trained(1, 0.91)
     found = repository(top)

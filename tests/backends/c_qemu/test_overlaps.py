@@ -19,8 +19,8 @@ from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.problem.precision import Precision
 from automcu_ray.sizing.peak_memory import ANYWHERE, Lag
 from backends.c_qemu import schedule
-from backends.c_qemu.backend import CORE_FLAGS
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.gcc_flags import CORE_FLAGS
 from backends.c_qemu.kernels import network
 from backends.c_qemu.kernels.layer import Layer
 from backends.c_qemu.kernels.network import lags

@@ -1,6 +1,7 @@
 """Finalists that learn from the best of them: all are trained in float first, and only once."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,3 +98,25 @@ def test_nobody_teaches_where_nothing_is_to_be_taught(
 ) -> None:
     found, taught = run(NARROW, pipeline=asked(digits_task, tmp_path, PROTOCOL.replace(**change)))
     assert not taught and found["narrow"].usable
+
+
+def test_the_screen_is_told_how_long_training_will_take(
+    digits_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def in_parallel(step: object, some: list[Candidate], *about: object, on_wait: Any, **more: object) -> Any:
+        for epoch in ("1", "3"):
+            (tmp_path / NARROW.hash / "epoch").write_text(epoch)
+            on_wait([NARROW])
+        yield NARROW, "stopped here"
+
+    (tmp_path / NARROW.hash).mkdir()
+    (tmp_path / NARROW.hash / "epoch").write_text("1")
+    clock = iter([100.0, 110.0])
+    monkeypatch.setattr(schedule, "in_parallel", in_parallel)
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: next(clock))
+    asked_for = asked(digits_task, tmp_path, Protocol(epochs=5))
+    hears: dict[str, Any] = {"on_result": lambda one: None, "on_teacher": None, "on_wait": said.append}
+    run_finalists([NARROW], asked_for, cpus=1, gpus=0, **hears)
+    assert said == [f"#{NARROW.number} epoch 1/5", f"#{NARROW.number} epoch 3/5, about 10 s of training left"]

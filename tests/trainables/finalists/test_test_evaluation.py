@@ -44,6 +44,7 @@ def test_outputs_are_in_the_bundle_where_what_ships_computes_as_onnxruntime(
     assert {"images", "inputs", "labels"} <= set(vectors) and ("outputs" in vectors) == same
     assert (manifest.output is not None) == same == ("outputs as onnxruntime" in manifest.test_vectors)
     assert (manifest.test_accuracy == 0.125) != same
+    assert sum(map(sum, manifest.confusion)) == (manifest.test_images if same else 0)
     written = json.loads((tmp_path / "bundle" / "manifest.json").read_text())
     assert written["output"] == (manifest.output and manifest.output.model_dump())
     nodes = onnx.load(tmp_path / "bundle" / "network_float32.onnx").graph.node

@@ -8,6 +8,7 @@
 #else
 #pragma STDC FP_CONTRACT OFF
 #endif
+#pragma GCC diagnostic ignored "-Woverlength-strings" /* of ISO C's least: weights are long strings */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,0 +1,22 @@
+"""How GCC is called: for each core, for each file, for the link."""
+
+from automcu_ray.problem.target import Core
+
+CORE_FLAGS: dict[Core, tuple[str, ...]] = {
+    "cortex-m0": ("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"),
+    "cortex-m0plus": ("-mcpu=cortex-m0plus", "-mthumb", "-mfloat-abi=soft"),
+    "cortex-m3": ("-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"),
+    "cortex-m4f": ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
+    "cortex-m7f": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
+    "cortex-m7d": ("-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
+    "cortex-m33f": ("-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
+    "cortex-m55d": ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"),
+}
+COMPILE_FLAGS = ("-std=gnu11", "-O2", "-ffunction-sections", "-fdata-sections", "-Wall", "-Wextra")
+LINK_FLAGS = (
+    "-nostartfiles",
+    "--specs=nano.specs",
+    "--specs=nosys.specs",
+    "-Wl,--gc-sections,--print-memory-usage",
+    "-Wl,--noinhibit-exec",  # an ELF too large is still measured, then removed
+)
