@@ -183,6 +183,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "slice of channels": lambda: Middle(lambda x: x[:, :4], 4),
     "slice of rows": lambda: Middle(lambda x: x[:, :, 1:-1, 2:]),
     "slice of every second": lambda: Middle(lambda x: x[:, :, ::2, 1::2]),
+    "split of columns": lambda: Middle(lambda x: torch.cat(torch.split(x, [5, 7], 3)[::-1], 3)),
     "chunk": lambda: Middle(lambda x: torch.cat(x.chunk(2, 1)[::-1], 1)),
     "split": lambda: Middle(lambda x: (lambda a, b: a * 2 + b[:, :3].sum(1, True))(*x.split([3, 5], 1)), 3),
     "gate": lambda: Middle(lambda x: (lambda a, b: a * torch.sigmoid(b))(*x.chunk(2, 1)), 4),

@@ -236,12 +236,6 @@ def _gather(node: Node, variant: Variant) -> list[Layer]:
     return [moving.select(node.name, first, node.output, shape, axis, places % shape[axis])]
 
 
-def _nothing(node: Node, variant: Variant) -> list[Layer]:
-    if node.attributes.get("to") != onnx.TensorProto.INT32:
-        raise node.error("a table behind it")
-    return []
-
-
 def _concat(node: Node, variant: Variant) -> list[Layer]:
     if node.kind == "Concat":
         names = node.inputs
@@ -261,10 +255,12 @@ def _reshape(node: Node, variant: Variant) -> list[Layer]:
 
 def _split(node: Node, variant: Variant) -> list[Layer]:
     axis = node.attributes.get("axis", 0) % len(node.shape())
-    if np.prod(node.shape()[:axis]) != 1:
-        raise node.error("nothing but ones in front of its axis")
-    parts = [(name, int(np.prod(node.shapes[name]))) for name in node.proto.output]
-    return [moving.copied(node.name, node.inputs[0], parts)]
+    x, shape, names = node.inputs[0], node.shape(), list(node.proto.output)
+    if np.prod(shape[:axis]) == 1:
+        return [moving.copied(node.name, x, [(name, int(np.prod(node.shapes[name]))) for name in names])]
+    ends = np.cumsum([node.shapes[name][axis] for name in names])
+    places = np.split(np.arange(shape[axis]), ends[:-1])
+    return [moving.select(node.name, x, name, shape, axis, part) for name, part in zip(names, places, strict=True)]
 
 
 def _transpose(node: Node, variant: Variant) -> list[Layer]:
@@ -295,7 +291,7 @@ _READERS: dict[str, Callable[[Node, Variant], list[Layer]]] = {
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"), _reshape),
     "Split": _split,
     "Gather": _gather,
-    "Cast": _nothing,
+    "Cast": lambda node, variant: [],
     "Transpose": _transpose,
     "Resize": _resize,
 }
