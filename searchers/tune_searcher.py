@@ -70,7 +70,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
         self.prefilter = Prefilter(self.task, self.gate.check_bounds, self.gate.estimator, active=not trains_refused)
         self.infeasibility_check = InfeasibilityCheck(self.task)
         self.gave_up = ""  # why nothing more will be proposed, where the search cannot go on
-        self.stopped: Callable[[], bool] = lambda: False  # a signal has come, or the time is up: Tune may be waiting
+        self.stopped: Callable[[], bool] = bool  # whether a signal or the end of the time has come; never
         self.trained, self.spent = 0, Cost()  # on proposals
         self.known = dict(known or {})
         self.waiting: deque[Candidate] = deque()  # to be evaluated before anything new is proposed
@@ -162,6 +162,9 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
         """End whatever goes on outside Tune's loop; nothing more will be proposed."""
         self.proposer.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "stopped": bool}  # it knows this process
+
     # Ray's protocol -----------------------------------------------------------------------------------------
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
@@ -171,10 +174,10 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
         self.pump()
         if self.exhausted or (self.stopped() and not self.live):
             return str(Searcher.FINISHED)
-        if not self.ready:
-            return None
-        self.live[trial_id] = candidate, _ = self.ready.popleft()
-        return candidate.trial_config()
+        if self.ready:
+            self.live[trial_id] = candidate, _ = self.ready.popleft()
+            return candidate.trial_config()
+        return None
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         if trial_id in self.live:  # else it had ended before a restore
@@ -232,9 +235,10 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
 
     def _journal(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Give new candidates their numbers and write them down at once, before anything else is done with them."""
-        name = self.proposer.name or type(self.proposer).__name__
         numbered = [
-            candidate.replace(number=number, proposer=candidate.proposer or name)
+            candidate.replace(
+                number=number, proposer=candidate.proposer or self.proposer.name or type(self.proposer).__name__
+            )
             for number, candidate in enumerate(candidates, start=self.next_number)
         ]
         self.repository.propose(*numbered)
@@ -248,7 +252,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
             return
         if candidate.hash:
             self.known[candidate.hash] = candidate.number
-        if (report := self.gate.submit(candidate)) is not None:
+        if report := self.gate.submit(candidate):
             self._judge(candidate, report)
 
     def _judge(self, candidate: Candidate, report: FeasibilityReport) -> None:
@@ -272,17 +276,15 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
         training: TrainingSummary | None = None,
         lost_seconds: float = 0.0,
     ) -> None:
-        spent = Cost(
-            toolchain_cpu_seconds=sum(report.seconds_by_rung.values()) if report else 0.0,
-            train_seconds=(training.seconds or 0.0) if training else lost_seconds,
-        )
+        checked_s = sum(report.seconds_by_rung.values()) if report else 0.0
+        trained_s = (training.seconds or 0.0) if training else lost_seconds
         record = Record(
             candidate=candidate,
             status=status,
             reason=reason,
             feasibility=report,
             training=training,
-            cost=candidate.cost + spent,
+            cost=candidate.cost + Cost(toolchain_cpu_seconds=checked_s, train_seconds=trained_s),
             finished_at_s=time.time(),
             aim=self.task.aim,
         )

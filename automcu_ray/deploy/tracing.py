@@ -20,31 +20,31 @@ OPSET = 17  # the newest one the TorchScript exporter writes without conversion
 _FUNCTIONS = {name: getattr(F, name) for name in ("adaptive_avg_pool2d", "channel_shuffle", "threshold")}
 
 
-def _adaptive_mean(image: Tensor, size: Any) -> Tensor:
+def _adaptive_mean(input: Tensor, output_size: Any) -> Tensor:
     """Windows that differ in size: a product with a matrix for each axis."""
-    wanted = [size, size] if isinstance(size, int) else list(size)
-    given = [int(side) for side in image.shape[2:]]
+    given = [int(side) for side in input.shape[-2:]]
+    wanted = [output_size, output_size] if isinstance(output_size, int) else list(output_size)
     wanted = [had if side is None else side for side, had in zip(wanted, given, strict=True)]
     if not any(had % side for side, had in zip(wanted, given, strict=True)):
-        pooled: Tensor = _FUNCTIONS["adaptive_avg_pool2d"](image, size)
+        pooled: Tensor = _FUNCTIONS["adaptive_avg_pool2d"](input, output_size)
         return pooled
     for side, had in reversed(list(zip(wanted, given, strict=True))):  # columns, then rows
         means = torch.zeros(had, side)
         for at in range(side):
             start, end = at * had // side, -(-(at + 1) * had // side)
             means[start:end, at] = 1 / (end - start)
-        image = (image @ means).transpose(2, 3)
-    return image
+        input = (input @ means).transpose(-2, -1)
+    return input
 
 
-def _channel_shuffle(image: Tensor, groups: int) -> Tensor:
-    count, channels, height, width = image.shape
-    apart = image.view(count, groups, channels // groups, height, width)
-    return apart.transpose(1, 2).reshape(count, channels, height, width)
+def _channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    count, channels, *sizes = input.shape
+    apart = input.view(count, groups, channels // groups, *sizes)
+    return apart.transpose(1, 2).reshape(count, channels, *sizes)
 
 
-def _threshold(image: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    return torch.where(image > threshold, image, value)
+def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    return torch.where(input > threshold, input, value)
 
 
 @contextmanager

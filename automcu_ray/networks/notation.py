@@ -87,7 +87,7 @@ def read(text: str) -> ArchitectureSpec:
 
 def legend(space: Space) -> list[str]:
     """Return what the words of a space mean: its types of layers, then the letters behind them."""
-    types = [_MEANINGS.get(kind, f"{kind}[field=value]") for kind in space.types]
+    types = [_MEANINGS[kind] for kind in space.types if kind in _MEANINGS]
     fields = "Options: k kernel 1, 3, 5, 7, default 3; s2 stride; a0 linear, a6 ReLU6; n no batch norm"
     return [f"Types: {', '.join(types)}.", f"{fields}{'; l2 dilation' if space.is_signal else ''}."]
 

@@ -231,8 +231,7 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
     progress.close()
     seconds = time.monotonic() - started_s
     ended = searcher.exhausted or (budget.seconds is not None and seconds >= budget.seconds)
-    stopped = searcher.gave_up if searcher.trained < budget.trained else ""
-    if stopped:
+    if stopped := searcher.gave_up if searcher.trained < budget.trained else "":
         say(console, f"the searcher stopped early: {stopped}")
     repository.append(
         Searched(

@@ -14,7 +14,7 @@ from automcu_ray.runtime.run_folder import RunFolder
 from automcu_ray.testing.searcher_contract import drive
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "replay_prompts.py"
-SETTINGS = ["budget.trained=6", "searcher.fill=null"]
+SETTINGS = ["budget.trained=6", "searcher.fill=null", "warm_start.searcher=null"]
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def run_finalists(
         done = {**epochs, **{one.number: _epoch(pipeline, one) for one in left}}
         lines = [f"#{one.number} epoch {done[one.number]}/{epochs[one.number]}" for one in left]
         share = _share(sum(done.values()) - sum(before.values()), sum(epochs.values()) - sum(before.values()))
-        if share:
+        if share and left:
             lines.append(f"about {(time.monotonic() - started_s) * (1 - share) / share:.0f} s of training left")
         on_wait(", ".join(lines))
 

@@ -84,9 +84,9 @@ def test_an_onnx_file_ends_in_a_bundle_that_gives_its_bits(
 def test_a_network_that_is_too_large_is_told_by_how_much_and_leaves_no_bundle(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ("--pixels", "unit", "--name", "mine", "--set", "constraints.flash_kb=4")
+    flags = ("--pixels", "unit", "--name", "mine", "--set", "constraints.flash_kb=2")
     assert deploy(monkeypatch, tmp_path, str(model), *flags) == 1
-    assert "more than the limit of 4096" in capsys.readouterr().out
+    assert "more than the limit of 2048" in capsys.readouterr().out
     assert not (tmp_path / "runs" / "mine" / "bundle").exists()
 
 

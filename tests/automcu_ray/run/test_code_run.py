@@ -8,7 +8,13 @@ from tests.scripts.test_search import QUICK, TOOLS, journal, records
 from tests.searchers.engines.endpoint import endpoint, says
 from tests.trainables.jail.jailed import needs_sandbox
 
-CODE = ("searcher.form=code", "searcher.improver=false", "searcher.parallel=1", "budget.trained=2")
+CODE = (
+    "searcher.form=code",
+    "searcher.fill=null",
+    "searcher.improver=false",
+    "searcher.parallel=1",
+    "budget.trained=2",
+)
 
 
 def net(body: str, classes: int = 10, width: int = 8) -> str:
@@ -44,14 +50,14 @@ def test_code_goes_the_whole_way_of_a_spec(search: Search, tmp_path: Path) -> No
         2: [says(HOSTILE), says(HOSTILE)],
         3: [says(RESIDUAL.replace("        return", "        # the mean of all pixels\n        return"))],
         4: [says(net("x = self.body(x)", classes=7))],
-        5: [says(net("x = torch.cat((x, self.body(x)), 1)[:, :8]"))],
+        5: [says(net("x = self.body(x) * x.prod(1, keepdim=True)"))],
         6: [says(net("x = torch.relu(self.body(x))", width=96))],
         7: [says(net("x = nn.functional.max_pool2d(torch.relu(self.body(x)), 2)"))],
     }
     run = tmp_path / "run"
     with endpoint(acts) as served:
         engine = (f"engine.base_url={served.url}", "engine.model=rules")
-        assert search(run, {"engine": "openai"}, *CODE, *engine, *QUICK[1::2])
+        assert search(run, {"engine": "openai", "searcher": "llm_memory"}, *CODE, *engine, *QUICK[1::2])
     found = {row["candidate"]["number"]: row for row in records(run)}
     statuses = {number: row["status"] for number, row in found.items()}
     assert statuses == {1: "ok", 2: "invalid", 3: "duplicate", 4: "invalid", 5: "infeasible", 6: "infeasible", 7: "ok"}

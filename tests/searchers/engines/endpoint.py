@@ -1,6 +1,7 @@
 """An OpenAI-compatible server on loopback: networks drawn at random behind HTTP, which misbehaves when told to."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from random import Random
 from typing import Any
 
 from automcu_ray.core.cost import Cost
+from automcu_ray.networks.notation import write
 from automcu_ray.networks.search_space import Space
 from searchers.dialogue.dialogue import TURNS
 from searchers.engines.base import Message
@@ -51,6 +53,9 @@ class Handler(JsonHandler):
 
     def rules(self) -> str:
         """A sound answer to the first question of the conversation, drawn by its seed."""
+        prompt = "\n".join(message["content"] for message in self.body["messages"][:2])
+        if "## Notation" in prompt:
+            return self.compact_rules(prompt)
         sections = read_sections(Message(**message) for message in self.body["messages"][:2])
         if "Candidates wanted" not in sections and "Suggestion" not in sections:
             return json.dumps({"problem": "Too small.", "suggestion": "Make it larger."})
@@ -58,6 +63,18 @@ class Handler(JsonHandler):
         rng = Random(self.body["seed"])
         drawn = (space.sample(rng).trial_config()["spec"] for _ in range(sections.get("Candidates wanted", 1)))
         return json.dumps({"candidates": list(drawn)} if "Candidates wanted" in sections else next(drawn))
+
+    def compact_rules(self, prompt: str) -> str:
+        wanted = re.search(r"Propose (\d+) network", prompt)
+        if wanted is None:
+            return json.dumps({"problem": "Too small.", "suggestion": "Make it larger."})
+        sizes = re.search(r"input (\d+)x(\d+)x(\d+), (\d+) classes", prompt)
+        assert sizes is not None, "every task says what goes in"
+        channels, height, width, classes = map(int, sizes.groups())
+        space, rng = Space(input_shape=(channels, height, width), num_classes=classes), Random(self.body["seed"])
+        specs = (spec for spec in iter(lambda: space.sample(rng).spec, None) if spec is not None)
+        lines = [write(next(specs)) for _ in range(int(wanted[1]))]
+        return json.dumps({"plan": "Other widths.", "networks": lines})
 
     def complete(self, text: Any, finish_reason: str = "stop", model: str = "rules") -> None:
         """Send a completion, and count what it uses: the system message comes from the cache."""

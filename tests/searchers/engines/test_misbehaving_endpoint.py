@@ -85,7 +85,7 @@ def search(role: str, task: Task, served: Endpoint, folder: Path, timeout_s: flo
     """A searcher wired as in a run, without a toolchain; its journal and log lie in the folder."""
     engine = LoggingEngine(served.engine(timeout_s=timeout_s), folder / "run" / "llm" / "calls.jsonl")
     make, options = SEARCHERS[role]
-    searcher = make(task, **{"parallel": 1, "backoff_s": 0.01, "engine": engine, **options})
+    searcher = make(task, **{"parallel": 1, "backoff_s": 0.01, "engine": engine, "mend": 0, **options})
     (folder / "run").mkdir()
     searcher.repository = Repository(folder / "run" / "journal.jsonl")
     return searcher
