@@ -235,12 +235,9 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
 
     def _journal(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Give new candidates their numbers and write them down at once, before anything else is done with them."""
-        numbered = [
-            candidate.replace(
-                number=number, proposer=candidate.proposer or self.proposer.name or type(self.proposer).__name__
-            )
-            for number, candidate in enumerate(candidates, start=self.next_number)
-        ]
+        name = self.proposer.name or type(self.proposer).__name__
+        given = enumerate(candidates, start=self.next_number)
+        numbered = [one.replace(number=number, proposer=one.proposer or name) for number, one in given]
         self.repository.propose(*numbered)
         self.active.update((candidate.number, candidate) for candidate in numbered)
         self.spent += total(candidate.cost for candidate in numbered)
