@@ -173,7 +173,6 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "mean and max of channels": lambda: Middle(
         lambda x: x * torch.sigmoid(torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1).mean(1, True))
     ),
-    "stack mean": lambda: Middle(lambda x: torch.stack([x, x.relu()]).mean(0)),
     "add": lambda: Middle(lambda x: x + x.relu()),
     "sub": lambda: Middle(lambda x: x - x.relu() * 0.5),
     "mul": lambda: Middle(lambda x: x * x.relu()),
@@ -209,6 +208,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the refusal names
     "softmax": (lambda: Middle(lambda x: x * torch.softmax(x, 1)), "QLinearSoftmax"),
+    "mean of a stack": (lambda: Middle(lambda x: torch.stack([x, x.relu()]).mean(0)), "ReduceMean"),
     "cumsum": (lambda: Middle(lambda x: x.cumsum(2)), "CumSum"),
     "product of channels": (lambda: Tail(lambda x: x.prod(1), 16), "ReduceProd"),
     "division of two": (lambda: Middle(lambda x: x / (x.mean(1, keepdim=True).abs() + 1)), "Div"),
