@@ -26,6 +26,19 @@ TRIALS_PER_TUNER = 1000
 def run(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) -> None:
     """Run trials until the searcher is finished, the time is up, or Ctrl-C or SIGTERM.
 
+    Raises:
+        KeyboardInterrupt: the searcher is finished, and what comes after it may not begin; or Ray has died.
+    """
+    try:
+        _run_tuners(plan, folder, searcher, progress)
+    except KeyboardInterrupt:  # where Tune has no handler of its own: between two Tuners, while one begins
+        if interruption.urgent() or searcher.exhausted:
+            raise
+
+
+def _run_tuners(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) -> None:
+    """Run one Tuner after the other.
+
     Tune keeps each trial it has run, looks through all of them at every step and writes all into its snapshot, so a
     trial would cost ever more. A fresh Tuner every so many trials bounds that; searcher, gate and journal go on.
     """

@@ -28,11 +28,12 @@ def table(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 TABLE = {"task": "nasbench201", "searcher": "random"}
 
 
-@pytest.mark.usefixtures("table")
+@pytest.mark.usefixtures("table", "signals")
 def test_a_search_of_several_tuners_is_one_search(
     search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 3)
+    interruption.listen()
     usual = signal.getsignal(signal.SIGINT)
     folder = RunFolder(tmp_path / "run")
     left = folder.tune / "20260101-000000-0"  # by a Tuner that was killed
@@ -105,6 +106,25 @@ def test_a_signal_that_code_of_others_has_caught_ends_the_search_all_the_same(se
     with pytest.raises(KeyboardInterrupt):
         search(tmp_path / "run", TABLE, "budget.trained=8")
     assert not Repository(RunFolder(tmp_path / "run").journal).records
+
+
+@pytest.mark.usefixtures("table", "signals")
+def test_a_signal_between_two_tuners_ends_the_search_in_the_same_way(
+    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruption.listen()
+    monkeypatch.setattr(trials, "TRIALS_PER_TUNER", 3)
+    tidy = trials.tidy
+
+    def pressed(folder: Path) -> None:
+        tidy(folder)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(trials, "tidy", pressed)
+    assert search(tmp_path / "run", TABLE, "budget.trained=8") is None
+    repository = Repository(RunFolder(tmp_path / "run").journal)
+    searched = repository.last(Searched)
+    assert len(repository.records) == 3 and searched is not None and searched.interrupted
 
 
 def test_asha_stops_what_ranks_low_by_training_loss_and_records_say_how_far_it_came(
