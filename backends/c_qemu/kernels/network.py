@@ -11,7 +11,7 @@ from backends.c_qemu.form import Form
 from backends.c_qemu.kernels import printing
 from backends.c_qemu.kernels.layer import Layer, Variant, variant_of
 from backends.c_qemu.kernels.reading import read
-from backends.c_qemu.patches import PatchedGraph, original
+from backends.c_qemu.patches import PatchedGraph
 from backends.c_qemu.planner import live_bytes
 from backends.c_qemu.schedule import Call, Schedule, schedule
 
@@ -46,7 +46,6 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int
     variant: Variant = "scalar" if form.small else variant_of(core)
     model = deployed.with_batch_one()
     layers, shapes, constants = read(model if form.stage is None else PatchedGraph(model).graph(form.stage), variant)
-    layers = [replace(layer, node=original(layer.node)) for layer in layers]
     if form.small:
         layers = [replace(layer.small or layer, roomy=None) for layer in layers]
     layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, arena_bytes)
