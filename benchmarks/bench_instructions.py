@@ -82,11 +82,7 @@ def random_networks(shape: Shape, count: int, seed: int) -> list[tuple[Graph, De
 
 def count(networks: Sequence[tuple[Graph, DeployedNetwork]], core: Core) -> list[Counted]:
     """Return what QEMU counts, layer by layer; networks that cannot be built are left out."""
-    machine, name = MACHINES[core]
-    target = compose({"target": name}).target.replace(
-        core=core, emulator=Emulator(machine=machine, source="this benchmark")
-    )
-    found = []
+    target, found = emulated(core), []
     for start in range(0, len(networks), BATCH):
         with tempfile.TemporaryDirectory() as folder:
             found += _batch(networks[start : start + BATCH], target, Path(folder))
@@ -101,13 +97,45 @@ def _batch(networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget,
             source, nodes = generate(deployed, target.core).with_marks
         except ToolchainError:
             continue
-        (workdir / f"net_{at}.c").write_text(source)
-        flags = [*gcc_flags.CORE_FLAGS[target.core], *gcc_flags.COMPILE_FLAGS, f"-Dnet=net_{at}"]
-        _ran(backend, [GCC, *flags, "-w", "-c", f"net_{at}.c", "-o", f"net_{at}.o"], workdir)
-        objects.append(f"net_{at}.o")
+        objects.append(compiled(backend, target, f"net_{at}", source, workdir))
         calls.append(f"    net_{at}(input, (char *)output + {4 * marks});")
         placed.append((graph, deployed, nodes, marks))
         marks += 2 + len(nodes)
+    elf = linked(backend, target, calls, objects, int(np.prod(networks[0][1].input_shape)), 4 * marks, workdir)
+    image = np.random.default_rng(1).integers(0, 256, (1, *networks[0][1].input_shape), dtype=np.uint8)
+    board = QemuBoard()
+    run = board.run(elf, target, placed[0][1].encode(image), output_dtype=np.uint32, output_count=marks)
+    ticks, found = run.outputs[0].astype(np.int64), []
+    for graph, deployed, nodes, first in placed:
+        hook, *spent = np.diff(ticks[first : first + 2 + len(nodes)]).tolist()
+        of: dict[str, int] = {}
+        for node, each in zip(nodes, spent, strict=True):
+            layer = deployed.in_words(node)
+            of[layer] = of.get(layer, 0) + (board.instructions(each - hook, target) or 0)
+        found.append(Counted(graph, tuple(of.get(op.name, 0) for op in graph.ops)))
+        if unknown := of.keys() - {op.name for op in graph.ops}:
+            print("layers that are no operators:", sorted(unknown))
+    return found
+
+
+def compiled(backend: c_qemu.CQemuBackend, target: McuTarget, name: str, source: str, workdir: Path) -> str:
+    """Compile a network's C, its function under another name; return the object's file name."""
+    (workdir / f"{name}.c").write_text(source)
+    flags = [*gcc_flags.CORE_FLAGS[target.core], *gcc_flags.COMPILE_FLAGS, f"-Dnet={name}"]
+    _ran(backend, [GCC, *flags, "-w", "-c", f"{name}.c", "-o", f"{name}.o"], workdir)
+    return f"{name}.o"
+
+
+def linked(
+    backend: c_qemu.CQemuBackend,
+    target: McuTarget,
+    calls: Sequence[str],
+    objects: Sequence[str],
+    input_bytes: int,
+    output_bytes: int,
+    workdir: Path,
+) -> Path:
+    """Link networks into one firmware whose `net` calls them in turn; return its ELF."""
     declared = "\n".join(f"void {call.split('(')[0].strip()}(const void *, void *);" for call in calls)
     body = "\n".join(calls)
     (workdir / "all.c").write_text(f"{declared}\nvoid net(const void *input, void *output) {{\n{body}\n}}\n")
@@ -120,27 +148,20 @@ def _batch(networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget,
         ram_origin=machine.ram.origin,
         ram_bytes=machine.ram.size_bytes,
         start_origin=machine.flash.origin if machine.start is None else machine.start,
-        input_bytes=int(np.prod(networks[0][1].input_shape)),
-        output_bytes=4 * marks,
+        input_bytes=input_bytes,
+        output_bytes=output_bytes,
         stack_bytes=16 << 10,
     )
     backend._link("batch_net", target.core, machine.uart, layout, workdir, "batch_net")
-    image = np.random.default_rng(1).integers(0, 256, (1, *networks[0][1].input_shape), dtype=np.uint8)
-    board = QemuBoard()
-    run = board.run(
-        workdir / "batch_net.elf", target, placed[0][1].encode(image), output_dtype=np.uint32, output_count=marks
+    return workdir / "batch_net.elf"
+
+
+def emulated(core: Core) -> McuTarget:
+    """Return a target of a core, on the machine that knows its instructions."""
+    machine, name = MACHINES[core]
+    return compose({"target": name}).target.replace(
+        core=core, emulator=Emulator(machine=machine, source="this benchmark")
     )
-    ticks, found = run.outputs[0].astype(np.int64), []
-    for graph, deployed, nodes, first in placed:
-        hook, *spent = np.diff(ticks[first : first + 2 + len(nodes)]).tolist()
-        of: dict[str, int] = {}
-        for node, each in zip(nodes, spent, strict=True):
-            layer = deployed.in_words(node)
-            of[layer] = of.get(layer, 0) + (board.instructions(each - hook, target) or 0)
-        found.append(Counted(graph, tuple(of.get(op.name, 0) for op in graph.ops)))
-        if unknown := of.keys() - {op.name for op in graph.ops}:
-            print("layers that are no operators:", sorted(unknown))
-    return found
 
 
 def _ran(backend: c_qemu.CQemuBackend, argv: list[str], workdir: Path) -> None:

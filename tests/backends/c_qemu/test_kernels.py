@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.problem.target import Core
+from automcu_ray.deploy.export import deploy
+from automcu_ray.problem.target import Constraints, Core, McuTarget
+from automcu_ray.runtime.config import CONFIGS, read_yaml
 from automcu_ray.testing.networks import deployed_network
+from backends.boards.qemu import QemuBoard
+from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.form import Form
 from backends.c_qemu.kernels.printing import SOURCES
@@ -70,6 +75,22 @@ def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onn
     for code in (generate(made, core), generate(made, core, ROOM), generate(made, core, form=Form(small=True))):
         source = code.source
         assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
+
+
+def test_rows_of_padding_stay_padding_with_helium(qemu: None, tmp_path: Path) -> None:
+    """GCC 12 left out what fills a row of sixteen values, the store of no lanes after it seemed to replace all."""
+    torch.manual_seed(0)
+    layers = (torch.nn.Conv2d(3, 3, 3, padding=1, groups=3), torch.nn.ReLU(), torch.nn.Flatten())
+    images = np.random.default_rng(0).integers(0, 256, (8, 3, 13, 9), dtype=np.uint8)
+    network = torch.nn.Sequential(*layers, torch.nn.Linear(351, 4)).eval()
+    made = deploy(network, (3, 13, 9), precision="int8", calibration=images)
+    target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / "ensemble_e8_hp.yaml"))
+    firmware = CQemuBackend().build(made, target, Constraints(), tmp_path)
+    assert firmware.board_elf is not None
+    found = QemuBoard().run(
+        firmware.board_elf, target, made.encode(images), output_dtype=np.int8, output_count=made.num_classes
+    )
+    assert np.array_equal(found.outputs, made.run(images))
 
 
 def test_integers_round_as_float32_does(host_gcc: None, tmp_path: Path) -> None:

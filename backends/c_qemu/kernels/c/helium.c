@@ -2,6 +2,8 @@
 typedef int8_t packed; /* [depth / 16][4 pixels][16] */
 #define CHUNKS(depth) (((depth) + 15) / 16)
 #if defined(__ARM_FEATURE_MVE)
+/* GCC 12 takes a store of some lanes for one of all, and leaves out what was stored before where it seems replaced. */
+#define BEFORE_SOME_LANES __asm__ volatile("" ::: "memory")
 INLINE int32x4_t rounded_four(int32x4_t sums, float32x4_t scales, int32_t zero) {
     float32x4_t values = vmulq_f32(vcvtq_f32_s32(sums), scales);
 #if defined(NET_WIDE_SCALES)
@@ -15,6 +17,7 @@ INLINE void store_four(int8_t *y, int32x4_t sums, float scale, int32_t zero, int
     if (count >= 4) {
         vstrbq_s32(y, made);
     } else {
+        BEFORE_SOME_LANES;
         vstrbq_p_s32(y, made, vctp32q((uint32_t)count));
     }
 }
@@ -83,11 +86,13 @@ INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from)
     const int8x16_t zeros = vdupq_n_s8((int8_t)l->x_zero);
     int left = l->row_step;
     for (; left >= 16; left -= 16) vstrbq_s8(row + left - 16, zeros);
+    BEFORE_SOME_LANES;
     vstrbq_p_s8(row, zeros, vctp8q((uint32_t)left));
     if (from == 0) return;
     row += l->pad_left;
     for (left = l->in_w; left > 0; left -= 16, row += 16, from += 16) {
         const mve_pred16_t some = vctp8q((uint32_t)left);
+        BEFORE_SOME_LANES;
         vstrbq_p_s8(row, vldrbq_z_s8(from, some), some);
     }
 #else
