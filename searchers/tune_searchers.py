@@ -6,6 +6,7 @@ Options are those of the proposer: `LLMMemorySearch(task, seed=1, engine=engine,
 from collections.abc import Callable
 from typing import Any
 
+from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.task import Task
 from searchers.bayesian import Bayesian
 from searchers.capacity import Capacity
@@ -22,6 +23,9 @@ from searchers.tune_searcher import TuneSearcher
 
 def _searcher(proposer: type[Proposer]) -> Callable[..., TuneSearcher]:
     def init(self: TuneSearcher, task: Task, **options: Any) -> None:
+        if not isinstance(task, Task):
+            found = f"{type(task).__name__}: {task!r:.80}"
+            raise ConfigError(f"task: a Task is wanted, such as automcu_ray.task('digits'), found {found}.")
         TuneSearcher.__init__(self, proposer(task, **options))
 
     name = f"{proposer.__name__}Search"

@@ -37,6 +37,8 @@ def broken(text: str, pages: dict[str, str], prefix: str = "") -> Iterator[str]:
         name, _, anchor = link.partition("#")
         if link.startswith(("http://", "https://")) or (not anchor and prefix and (ROOT / name).exists()):
             continue
+        if (ROOT / "docs" / name).is_file() and not name.endswith(".md"):
+            continue
         page = pages.get(name.removeprefix(prefix)) if name else text
         if page is None or (anchor and anchor not in anchors(page)):
             yield link

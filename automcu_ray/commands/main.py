@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, search, verify
+from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, search, verify, watch
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -19,7 +19,7 @@ Begin with:
 
 The first says what this machine can run and how to install what is missing. The second searches for handwritten digits
 on an STM32F405, which takes a few minutes on two cores and ends in runs/latest/bundle (C, ELF, ONNX) and
-runs/latest/report.html. Then a task and a board of your own choice:
+runs/latest/report.html, which `automcu watch` shows while the run goes on. Then a task and a board of your own choice:
 
   automcu search --task cifar10 --target stm32f407 --set constraints.ram_kb=96
 
@@ -36,6 +36,7 @@ Runs lie in runs/ of the working directory. `automcu COMMAND --help` shows all o
 
 app = typer.Typer(help=HELP, epilog=EPILOG, no_args_is_help=True, **STYLE)
 app.command(epilog=search.EPILOG)(search.search)
+app.command(epilog=watch.EPILOG)(watch.watch)
 app.command(epilog=deploy.EPILOG)(deploy.deploy)
 app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)

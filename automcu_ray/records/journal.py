@@ -110,7 +110,11 @@ class Repository:
             self._whole_bytes = None
 
     def write_parquet(self, path: Path) -> None:
-        """Write one row a record: the columns people filter and plot by."""
+        """Write `table` to a file."""
+        pq.write_table(self.table(), path)
+
+    def table(self) -> pa.Table:
+        """Return one row a record: the columns people filter and plot by."""
         rows = []
         for record in self.records:
             candidate, report, training = record.candidate, record.feasibility, record.training
@@ -125,7 +129,7 @@ class Repository:
                 "rung": str(report.rung) if report else None,
             }
             rows.append({name: flat.get(name) for name in _SCHEMA.names})
-        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path)
+        return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
     def _read(self, path: Path) -> None:
         data = path.read_bytes()

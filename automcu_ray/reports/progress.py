@@ -12,14 +12,15 @@ from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record, best
 from automcu_ray.reports.console import say
+from automcu_ray.reports.live import LiveReport
 from automcu_ray.runtime import interruption
 
 
 class Progress(tune.Callback):  # type: ignore[misc]
-    """Follows a searcher's repository; prints what is new at each step of Tune's loop."""
+    """Follows a searcher's repository; prints what is new at each step of Tune's loop, and puts it into the report."""
 
-    def __init__(self, searcher: Any, task: Task, console: Console) -> None:
-        self.searcher, self.task, self.console = searcher, task, console
+    def __init__(self, searcher: Any, task: Task, console: Console, report: LiveReport | None = None) -> None:
+        self.searcher, self.task, self.console, self.report = searcher, task, console, report
         self.started_s = time.monotonic()
         self.printed = len(searcher.repository.records)
         self.already_trained = searcher.trained
@@ -48,6 +49,8 @@ class Progress(tune.Callback):  # type: ignore[misc]
         for record in records[self.printed :]:
             say(self.console, describe(record, self.task))
             self._count(record)
+        if self.report is not None and len(records) > self.printed:
+            self.report.refresh()
         self.printed = len(records)
         if self.console.is_terminal:
             if self._status is None:
@@ -81,7 +84,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
             self._status.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "console": None, "_status": None}
+        return {**self.__dict__, "console": None, "report": None, "_status": None}
 
     def _count(self, record: Record) -> None:
         self.counts[_stage(record)] += 1

@@ -9,6 +9,7 @@ from automcu_ray.networks.cell import EDGES, CellSpec
 from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec, explain
 from automcu_ray.problem.task import Evidence, Task
+from automcu_ray.run import loggers
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.config import Plugin, RunConfig
@@ -94,6 +95,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
         ConfigError: a name, option, file or value that cannot be used.
         ToolMissingError: a program that a rung needs is not installed.
     """
+    loggers.require(config.loggers)
     engine = pick_engine(config.engine.name, config.engine.options)
     backend = None
     if config.backend.name != "analytic":

@@ -26,6 +26,7 @@ from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifes
 from automcu_ray.records.record import Finalist, Record, best
 from automcu_ray.records.search_dynamics import trend
 from automcu_ray.reports.console import say
+from automcu_ray.reports.live import LiveReport
 from automcu_ray.reports.progress import Progress
 from automcu_ray.reports.run_report import write_report
 from automcu_ray.run import trials
@@ -219,7 +220,7 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
     searched = repository.last(Searched)
     if searcher.exhausted and searched is not None and not searched.interrupted:
         return True
-    progress = Progress(searcher, plan.task, console)
+    progress = Progress(searcher, plan.task, console, _live_report(plan, folder, repository))
     try:
         trials.run(plan, folder.tune, searcher, progress)
     finally:
@@ -239,6 +240,10 @@ def _search(plan: Plan, folder: RunFolder, repository: Repository, console: Cons
         )
     )
     return ended
+
+
+def _live_report(plan: Plan, folder: RunFolder, repository: Repository) -> LiveReport:
+    return LiveReport(lambda: write_report(folder.report, plan.config, plan.task, repository))
 
 
 def _train_finalists(
@@ -271,9 +276,12 @@ def _train_finalists(
         recording=dataset.recording,
     )
 
+    report = _live_report(plan, folder, repository)
+
     def keep(finalist: Finalist) -> None:
         done.append(finalist)
         repository.append(FinalistEvaluated(**dict(finalist)))
+        report.refresh()
         outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
         say(console, "; ".join(filter(None, [f"finalist #{finalist.number}: {outcome}", finalist.note])))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from automcu_ray.reports.progress import Progress
+from automcu_ray.run import loggers
 from automcu_ray.run.plan import Plan
 from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import tune
@@ -72,7 +73,8 @@ def _run_tuners(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Prog
                 name=name,
                 storage_path=str(folder),
                 verbose=0,
-                callbacks=[FeasibilityCallback(searcher), progress],  # a new list: Tune adds its own, of every trial
+                # a new list for each Tuner: Tune adds its own, of every trial
+                callbacks=[FeasibilityCallback(searcher), progress, *loggers.callbacks(plan.config.loggers)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=1),
             ),

@@ -21,7 +21,7 @@ from ray import tune
 from automcu_ray.core.errors import AutoMcuError, ConfigError, ToolMissingError
 from automcu_ray.runtime import interruption, ray_patches
 from automcu_ray.runtime.config import Resources
-from automcu_ray.runtime.ray_watch import RayWatch
+from automcu_ray.runtime.ray_watch import RayWatch, end_ray
 
 __all__ = ["died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
 
@@ -74,6 +74,7 @@ def start(resources: Resources, *, boards: int = 0) -> bool:
                 f"--address {resources.ray_address}), with Ray {ray.__version__} and this Python? Without "
                 "resources.ray_address a run starts its own."
             ) from error
+        end_ray()  # one of its processes may have come up
         raise ToolMissingError(
             f"Ray does not start on this machine: {said} Is there memory left, room in /tmp, and a core that is not "
             "busy? Then try again; nothing is lost."

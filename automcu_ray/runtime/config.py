@@ -22,6 +22,7 @@ from automcu_ray.runtime.units import in_plain_numbers
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
 _MOST_KEYS, _KEY_CHARS = 20, 80
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
+Logger = Literal["tensorboard", "wandb", "mlflow"]
 OPENERS = {"llm": "capacity", "llm_memory": "capacity"}  # whose first points a searcher begins with, unless told
 
 
@@ -115,7 +116,7 @@ class RunConfig(FrozenModel):
     `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
     or as the benchmark writes them. `warm_start` adds more.
     `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
-    With a `skeleton` candidates are cells of NAS-Bench-201, built into it.
+    With a `skeleton` candidates are cells of NAS-Bench-201, built into it. `loggers` are Ray Tune's own.
     """
 
     task: str
@@ -136,6 +137,7 @@ class RunConfig(FrozenModel):
     board: BoardConfig = BoardConfig()
     resources: Resources = Resources()
     jail: JailConfig = JailConfig()
+    loggers: tuple[Logger, ...] = ()
     points_to_evaluate: tuple[dict[str, Any] | str, ...] = ()
     warm_start: WarmStart = WarmStart()
 

@@ -1,9 +1,10 @@
 """Ctrl-C and SIGTERM: both end a run in the same way, whatever it is doing, even where code of others catches one."""
 
+import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 _USUAL_STATUS = 130  # of what Ctrl-C ends, as shells have it
@@ -16,6 +17,22 @@ def listen() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
         signal.signal(signal.SIGTERM, interrupt)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[None]:
+    """Listen within a block as a process of its own would: no signal of before counts, its handlers come back."""
+    global _received, _urgent
+    _received, _urgent = None, False
+    here = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if here else {}
+    listen()
+    try:
+        yield
+    finally:
+        _received, _urgent = None, False
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def postpone() -> None:

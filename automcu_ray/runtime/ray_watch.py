@@ -25,9 +25,8 @@ class RayWatch:
         self._over = False
         self._noticed = threading.Event()
         self._files: dict[int, tuple[int, str]] = {}  # a pidfd: its process and name
-        for pid in _children(os.getpid()) if hasattr(os, "pidfd_open") else ():
-            if (name := Path(f"/proc/{pid}/comm").read_text().strip()) in _NEEDED:
-                self._files[os.pidfd_open(pid)] = pid, name
+        for pid, name in _servers() if hasattr(os, "pidfd_open") else ():
+            self._files[os.pidfd_open(pid)] = pid, name
         atexit.register(self.close)  # before Ray's own end, which was registered earlier
         threading.Thread(target=self._wait, daemon=True).start()
 
@@ -41,11 +40,7 @@ class RayWatch:
         self._over = True
         if not self.died:
             return
-        for pid, _ in self._files.values():
-            for left in (*_children(pid), pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(left, signal.SIGKILL)
-        end_agents(os.getpid())  # whose parent is gone
+        end_ray([pid for pid, _ in self._files.values()])
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -56,6 +51,24 @@ class RayWatch:
             _, self.died = self._files[ended[0][0]]
             interruption.interrupt_main()
             self._noticed.set()
+
+
+def end_ray(servers: list[int] | None = None) -> None:
+    """Kill what is left of a Ray that this process has started: its servers, their children, and agents without parent."""
+    for pid in [pid for pid, _ in _servers()] if servers is None else servers:
+        for left in (*_children(pid), pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(left, signal.SIGKILL)
+    end_agents(os.getpid())
+
+
+def _servers() -> list[tuple[int, str]]:
+    found = []
+    for pid in _children(os.getpid()):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if (name := Path(f"/proc/{pid}/comm").read_text().strip()) in _NEEDED:
+                found.append((pid, name))
+    return found
 
 
 def _children(parent: int) -> list[int]:
