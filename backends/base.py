@@ -96,7 +96,7 @@ class Backend(ABC):
     measures: ClassVar[frozenset[str]]
     boards: ClassVar[tuple[str, ...]] = ()
     on_demand: ClassVar[bool] = False
-    follows_bounds: ClassVar[bool] = True
+    follows_bounds: bool = True
 
     def __init__(self, *, run: Runner = run_program) -> None:
         self.run = run

@@ -36,6 +36,7 @@ from backends.boards.qemu import QemuBoard
 from backends.c_qemu import backend as c_qemu
 from backends.c_qemu import gcc_flags
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.gnu_tools import GCC
 from backends.c_qemu.linker import Layout
 
 BATCH = 25  # networks of one firmware
@@ -102,7 +103,7 @@ def _batch(networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget,
             continue
         (workdir / f"net_{at}.c").write_text(source)
         flags = [*gcc_flags.CORE_FLAGS[target.core], *gcc_flags.COMPILE_FLAGS, f"-Dnet=net_{at}"]
-        _ran(backend, [c_qemu.GCC, *flags, "-w", "-c", f"net_{at}.c", "-o", f"net_{at}.o"], workdir)
+        _ran(backend, [GCC, *flags, "-w", "-c", f"net_{at}.c", "-o", f"net_{at}.o"], workdir)
         objects.append(f"net_{at}.o")
         calls.append(f"    net_{at}(input, (char *)output + {4 * marks});")
         placed.append((graph, deployed, nodes, marks))
@@ -110,8 +111,8 @@ def _batch(networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget,
     declared = "\n".join(f"void {call.split('(')[0].strip()}(const void *, void *);" for call in calls)
     body = "\n".join(calls)
     (workdir / "all.c").write_text(f"{declared}\nvoid net(const void *input, void *output) {{\n{body}\n}}\n")
-    _ran(backend, [c_qemu.GCC, *gcc_flags.CORE_FLAGS[target.core], "-O2", "-c", "all.c"], workdir)
-    _ran(backend, [c_qemu.GCC, "-r", "-nostdlib", *objects, "all.o", "-o", "batch_net.o"], workdir)
+    _ran(backend, [GCC, *gcc_flags.CORE_FLAGS[target.core], "-O2", "-c", "all.c"], workdir)
+    _ran(backend, [GCC, "-r", "-nostdlib", *objects, "all.o", "-o", "batch_net.o"], workdir)
     machine = find_machine(MACHINES[target.core][0])
     layout = Layout(
         flash_origin=machine.flash.origin,

@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +86,8 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     )
     unheard = f"error: this run was ended from outside, or by Ray. What is finished is kept: --resume {folder.path}."
     try:
-        with last_words(unheard) as also_end:
-            return _run(plan, folder, repository, console, also_end)
+        with last_words(unheard):
+            return _run(plan, folder, repository, console)
     except BaseException as error:
         if name := cluster.died(error):
             cluster.stop()  # of a sweep's Ray, too
@@ -102,9 +101,7 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
         write_report(folder.report, plan.config, plan.task, repository)
 
 
-def _run(
-    plan: Plan, folder: RunFolder, repository: Repository, console: Console, also_end: Callable[[Iterable[int]], None]
-) -> Manifest | None:
+def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console) -> Manifest | None:
     if finished := repository.last(Finished):
         return finished.manifest
     config, dataset, started_s = plan.config, plan.dataset, time.monotonic()
@@ -112,7 +109,6 @@ def _run(
         say(console, doubt)
     with console.status("starting Ray"):
         ours = cluster.start(config.resources)
-    also_end(cluster.agents())
     try:
         if not _search(plan, folder, repository, console):
             return None

@@ -23,7 +23,7 @@ from automcu_ray.runtime import interruption, ray_patches
 from automcu_ray.runtime.config import Resources
 from automcu_ray.runtime.ray_watch import RayWatch
 
-__all__ = ["agents", "died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
+__all__ = ["died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
 
 ENDING_S = 10.0  # a raylet whose agent has died takes seconds to end, while calls to it fail already
 MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
@@ -105,11 +105,6 @@ def died(error: BaseException | None = None) -> str:
     if isinstance(error, Exception) and not isinstance(error, AutoMcuError | OSError):
         _watch.wait(ENDING_S)
     return _watch.died
-
-
-def agents() -> tuple[int, ...]:
-    """Return the processes of the Ray started here that outlive its raylet by a minute, in which they try to say so."""
-    return () if _watch is None else tuple(_watch.agents)
 
 
 def _check_loopback() -> None:

@@ -1,33 +1,26 @@
 """One line for a process that ends without a word: kill -9 ends it so, and Ray's C++ where its object store is gone."""
 
 import contextlib
+import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Iterator
 
-# The other end of its input is this process alone, whose end closes it.
-_BESIDE = """
-pids=
-while read -r word; do [ "$word" = said ] && exit; pids="$pids $word"; done
-echo "$0" >&2
-[ -z "$pids" ] || kill -9 $pids 2>/dev/null
-"""
+from automcu_ray.runtime import ray_agents
 
 
 @contextlib.contextmanager
-def last_words(line: str) -> Iterator[Callable[[Iterable[int]], None]]:
+def last_words(line: str) -> Iterator[None]:
     """Have a line said on stderr by a small process beside this one, should this one not come out of the block.
 
-    It then kills the processes that what is yielded has been told of: Ray's agents would else stay for a minute.
+    It then ends the agents of the Ray that this process has started, which would else stay for a minute.
     """
-    command = ["sh", "-c", _BESIDE, line]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True) as beside:
-
-        def tell(*words: object) -> None:
+    command = [sys.executable, "-I", "-S", ray_agents.__file__, str(os.getpid()), line]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as beside:
+        try:
+            yield
+        finally:
             assert beside.stdin is not None, "it is a pipe"
             with contextlib.suppress(BrokenPipeError):  # somebody has ended it
-                beside.stdin.write("".join(f"{word}\n" for word in words).encode())
-
-        try:
-            yield lambda pids: tell(*pids)
-        finally:
-            tell("said")
+                beside.stdin.write(ray_agents.SAID.encode())
+                beside.stdin.close()

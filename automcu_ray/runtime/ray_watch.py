@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from automcu_ray.runtime import interruption
+from automcu_ray.runtime.ray_agents import end_agents
 
 _NEEDED = ("gcs_server", "raylet")
 
@@ -27,8 +28,6 @@ class RayWatch:
         for pid in _children(os.getpid()) if hasattr(os, "pidfd_open") else ():
             if (name := Path(f"/proc/{pid}/comm").read_text().strip()) in _NEEDED:
                 self._files[os.pidfd_open(pid)] = pid, name
-        raylets = [pid for pid, name in self._files.values() if name == "raylet"]
-        self.agents = [child for pid in raylets for child in _children(pid) if _is_agent(child)]
         atexit.register(self.close)  # before Ray's own end, which was registered earlier
         threading.Thread(target=self._wait, daemon=True).start()
 
@@ -40,10 +39,13 @@ class RayWatch:
     def close(self) -> None:
         """Let Ray end in peace; where one process has died, kill the others, which would wait for it."""
         self._over = True
-        for pid, _ in self._files.values() if self.died else ():
-            for left in (*_children(pid), *self.agents, pid):  # workers, and agents, whose parent may be gone
+        if not self.died:
+            return
+        for pid, _ in self._files.values():
+            for left in (*_children(pid), pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(left, signal.SIGKILL)
+        end_agents(os.getpid())  # whose parent is gone
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -54,12 +56,6 @@ class RayWatch:
             _, self.died = self._files[ended[0][0]]
             interruption.interrupt_main()
             self._noticed.set()
-
-
-def _is_agent(pid: int) -> bool:
-    with contextlib.suppress(OSError):  # it ended meanwhile
-        return b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes().lower()
-    return False
 
 
 def _children(parent: int) -> list[int]:

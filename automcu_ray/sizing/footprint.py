@@ -1,6 +1,6 @@
 """What a graph needs at least, worked out without building it: the analytic rung."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from automcu_ray.core.feasibility import Rung, Violation, over_limit
@@ -21,6 +21,7 @@ from automcu_ray.sizing.scratch import scratch_bytes
 
 BYTES = {"int8": 1, "float32": 4}
 BIAS_BYTES = 4  # int32 or float32
+_BY_ROWS = ("conv", "max_pool", "avg_pool", "add")
 _FUSIBLE = ("max_pool", "avg_pool", "global_pool", "add", "relu", "norm")
 
 
@@ -68,6 +69,25 @@ def footprint(graph: Graph, precision: str) -> Footprint:
         largest_weights=graph.ops[weights.index(heaviest)].name,
         widest_moment=graph.ops[order[live.index(peak)]].name,
     )
+
+
+def in_patches(graph: Graph, precision: str) -> Footprint:
+    """Return the footprint of a graph whose first layers may be computed patch by patch (`backends/c_qemu/patches`).
+
+    Of such a stage nothing has to exist whole but the image and what it gives; so this bound on RAM is weaker.
+    """
+    found, size = footprint(graph, precision), BYTES[precision]
+    made = steps(graph, precision)
+    live = live_sizes(made, best_order(made))
+    later = [max(live[at + 1 :], default=0) for at in range(len(live))]
+    peaks = [max(live)]
+    for at, op in enumerate(graph.ops[:-1]):
+        if op.kind not in _BY_ROWS or op.flat:
+            break
+        if not any(read < at for one in graph.ops[at + 1 :] for read in one.inputs):  # nothing else is read later
+            peaks.append(max(made[at].size, later[at]))
+    saved = max(live) - min(peaks)
+    return replace(found, ram_lower_bound_bytes=found.ram_lower_bound_bytes - saved * size)
 
 
 def steps(graph: Graph, precision: str) -> list[Step]:

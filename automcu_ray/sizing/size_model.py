@@ -48,8 +48,11 @@ class Overhead(NamedTuple):
 
     @classmethod
     def measured(cls, sizes: FeasibilityReport | Lesson, bounds: Footprint) -> Self | None:
-        """Return what a verdict measured beyond the bounds of its network; None where it has no sizes."""
-        if not sizes.ram_bytes or not sizes.flash_bytes:
+        """Return what a verdict measured beyond the bounds of its network; None where it has no sizes.
+
+        Nor has one that is below them, computed patch by patch: it tells nothing of networks that are not.
+        """
+        if not sizes.ram_bytes or not sizes.flash_bytes or sizes.ram_bytes < bounds.ram_lower_bound_bytes:
             return None
         return cls(sizes.ram_bytes - bounds.ram_lower_bound_bytes, sizes.flash_bytes - bounds.flash_lower_bound_bytes)
 
@@ -172,10 +175,15 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
     from sklearn.linear_model import Ridge
     from sklearn.model_selection import cross_val_predict
 
-    graphs = [task.space.graph(lesson.spec) for lesson in lessons]
-    bounds = [footprint(graph, task.precision) for graph in graphs]
+    told = []
+    for lesson in lessons:
+        graph = task.space.graph(lesson.spec)
+        if found := Overhead.measured(lesson, footprint(graph, task.precision)):
+            told.append((lesson, graph, found))
+    if len(told) < MIN_VERDICTS:
+        return None
+    lessons, graphs, overheads = zip(*told, strict=True)
     ram, flash = np.array([(lesson.ram_bytes, lesson.flash_bytes) for lesson in lessons], float).T
-    overheads = [Overhead.measured(lesson, found) for lesson, found in zip(lessons, bounds, strict=True)]
     ram_beyond, flash_beyond = np.array(overheads, float).T
     vectorizer = DictVectorizer(sparse=False)
     counts = vectorizer.fit_transform([features(graph) for graph in graphs])

@@ -1,40 +1,48 @@
 """The open default: ONNX -> int8 C -> arm-none-eabi-gcc -> an ELF that QEMU runs. No account, no hardware."""
 
 import dataclasses
-import functools
 import importlib.metadata
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
-from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation, over_limit
+from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
+from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.target import Constraints, Core, McuTarget, Uart
 from automcu_ray.problem.task import Task
 from automcu_ray.records.manifest import NetworkManifest
 from automcu_ray.signals.front_end import FrontEnd
+from automcu_ray.sizing import footprint
 from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
-from backends.c_qemu.cgen import NetworkCode, generate
+from backends.c_qemu.cgen import NetworkCode, fitting_stage, generate
+from backends.c_qemu.form import Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
+from backends.c_qemu.gnu_tools import (
+    COMPILE_TIMEOUT_S,
+    GCC,
+    LINK_TIMEOUT_S,
+    SIZE,
+    SIZE_TIMEOUT_S,
+    gnu_versions,
+    read_text,
+    succeed,
+)
 from backends.c_qemu.handover.api import preparation
 from backends.c_qemu.handover.package import package
 from backends.c_qemu.linker import Layout
-from backends.c_qemu.planner import largest_at_peak
 from backends.c_qemu.stream.printing import stream_header, stream_source
-from backends.programs import OUTPUT_BYTES, Completed, Runner, cpu_seconds, run_confined, scratch_folder
+from backends.programs import Completed, Runner, cpu_seconds, run_confined, scratch_folder
 from backends.source_fingerprint import SHARED, digest
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
-GCC, SIZE = "arm-none-eabi-gcc", "arm-none-eabi-size"
-COMPILE_TIMEOUT_S, LINK_TIMEOUT_S, SIZE_TIMEOUT_S = 200.0, 60.0, 30.0  # before the gate, 300 s, kills the actor
 FIRMWARE = Path(__file__).parent / "firmware"
 Optimise = Literal["speed", "size", "auto"]
-SMALL_NOTE = "The C is optimised for size."
+Patches = Literal["never", "auto"]
 PROBE = "probe_net"  # the network with marks between its layers; the linker script knows it by its end
 
 
@@ -44,7 +52,8 @@ class CQemuBackend(Backend):
     For a task with a front end `stream.c` feeds the network from samples; all of it counts.
 
     `optimise` is for speed, for size (fewer bytes of code, several times the instructions), or `auto`: for speed, and
-    for size where only that fits.
+    for size where only that fits. With `patches` on `auto` a network that needs too much RAM is tried with its first
+    layers computed patch by patch; then the analytic rung refuses less, and sizes do not follow its bounds.
 
     The firmware holds network, serial harness and a stack of `stack_bytes`, or more where the network's deepest calls
     could need more. Parameters and MACs are left to the network's own description, latency to a real board.
@@ -55,42 +64,66 @@ class CQemuBackend(Backend):
     measures = frozenset({"ram", "flash", "operators"})
     boards = ("qemu",)
 
-    def __init__(self, *, stack_bytes: int = 1024, optimise: Optimise = "auto", run: Runner = run_confined) -> None:
+    def __init__(
+        self,
+        *,
+        stack_bytes: int = 1024,
+        optimise: Optimise = "auto",
+        patches: Patches = "never",
+        run: Runner = run_confined,
+    ) -> None:
         super().__init__(run=run)
-        if optimise not in get_args(Optimise):
-            raise ConfigError(f"optimise should be one of {', '.join(get_args(Optimise))}, found {optimise!r}.")
-        self.stack_bytes, self.optimise = stack_bytes, optimise
+        for name, found, choices in (("optimise", optimise, Optimise), ("patches", patches, Patches)):
+            if found not in get_args(choices):
+                raise ConfigError(f"{name} should be one of {', '.join(get_args(choices))}, found {found!r}.")
+        self.stack_bytes, self.optimise, self.patches = stack_bytes, optimise, patches
+        self.follows_bounds = patches == "never"
 
     def version(self) -> str:
         packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
         ours = digest(FIRMWARE.parent, *SHARED)
-        return f"{packages}, {self._gnu_versions}, ours {ours}, stack {self.stack_bytes} B, {self.optimise}"
+        options = f"stack {self.stack_bytes} B, {self.optimise}, patches {self.patches}"
+        return f"{packages}, {gnu_versions(self.run)}, ours {ours}, {options}"
 
-    @functools.cached_property
-    def _gnu_versions(self) -> str:
-        said = []
-        for asked, pattern in (("-dumpfullversion", r"[\w.+-]{1,40}"), ("-Wl,--version", r"[\w.+() -]{1,80}")):
-            done = self.run([GCC, asked], timeout_s=SIZE_TIMEOUT_S, cwd=scratch_folder())
-            line = (_succeed(done).stdout.splitlines() or [""])[0].strip()
-            if not re.fullmatch(pattern, line):
-                raise ToolchainError(f"{GCC} {asked} should say a version, found {line[:80]!r}.")
-            said.append(line)
-        return f"{GCC} {said[0]}, {said[1]}"
+    def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
+        if self.patches == "never" or task.precision != "int8":
+            return footprint.check_bounds(graph, task)
+        bounds = footprint.in_patches(graph, task.precision)
+        return footprint.check(bounds, task.ram_limit_bytes, task.flash_limit_bytes)
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
-        made = self._build(deployed, target, constraints, workdir, self.optimise == "size")
-        if made.report.feasible or self.optimise != "auto" or deployed.precision != "int8":
-            return made
-        again = self._build(deployed, target, constraints, workdir, True)
-        spent, more = made.report.seconds_by_rung, again.report.seconds_by_rung
-        seconds = {rung: spent[rung] + more[rung] for rung in more}
-        return dataclasses.replace(again, report=again.report.replace(seconds_by_rung=seconds))
+        form = Form(small=self.optimise == "size")
+        made, arena_bytes = self._build(deployed, target, constraints, workdir, form)
+        for other in self._other_forms(deployed, target.core, made.report, arena_bytes):
+            if made.report.feasible:
+                break
+            spent = made.report.seconds_by_rung
+            made, _ = self._build(deployed, target, constraints, workdir, other)
+            seconds = {rung: spent[rung] + more for rung, more in made.report.seconds_by_rung.items()}
+            made = dataclasses.replace(made, report=made.report.replace(seconds_by_rung=seconds))
+        return made
+
+    def _other_forms(
+        self, deployed: DeployedNetwork, core: Core, report: FeasibilityReport, arena_bytes: int
+    ) -> Iterator[Form]:
+        """Yield the forms of the C that may fit where the first one, with its report and arena, did not."""
+        if deployed.precision != "int8":
+            return
+        stage = None
+        over = next((found.over_bytes for found in report.violations if found.resource == "ram"), None)
+        if over and self.patches == "auto" and (stage := fitting_stage(deployed, core, arena_bytes - over)):
+            yield Form(self.optimise == "size", stage)
+        if self.optimise == "auto":
+            yield Form(small=True)
+            if stage is not None:
+                yield Form(True, stage)
 
     def _build(
-        self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, small: bool
-    ) -> Firmware:
+        self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, form: Form
+    ) -> tuple[Firmware, int]:
+        """Return the firmware in one form, and the bytes of its arena."""
         start = cpu_seconds()
-        code = generate(deployed, target.core, small=small)
+        code = generate(deployed, target.core, form=form)
         texts, front_end = {"net.c": code.source, "net.h": code.header}, fed_by(deployed)
         if front_end is not None:
             texts |= {"stream.c": stream_source(front_end), "stream.h": stream_header(front_end)}
@@ -107,15 +140,14 @@ class CQemuBackend(Backend):
             elf, emulated = workdir / "net.elf", self._link_for_emulator(target, layout, workdir)
         else:
             (workdir / "net.elf").unlink(missing_ok=True)  # nobody may flash what does not fit
-        seconds = {Rung.CONVERT: converted - start, Rung.LINK: cpu_seconds() - converted}
-        about = {"notes": (SMALL_NOTE,)} if small and deployed.precision == "int8" else {}
-        report = report.replace(seconds_by_rung={str(k): v for k, v in seconds.items()}, **about)
+        seconds = {str(Rung.CONVERT): converted - start, str(Rung.LINK): cpu_seconds() - converted}
+        report = report.replace(seconds_by_rung=seconds, notes=form.notes if deployed.precision == "int8" else ())
         parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
         if emulated is not None and target.emulator is not None:  # with these a bundle can be checked anywhere
             kind = find_machine(target.emulator.machine).uart.kind
             harness += [workdir / "emulated.ld", FIRMWARE / f"uart_{kind}.c"]
-        return Firmware(report, elf, (*sources, *harness), workdir, emulated)
+        return Firmware(report, elf, (*sources, *harness), workdir, emulated), code.arena_bytes
 
     def package(self, folder: Path, deployed: DeployedNetwork, task: Task, manifest: NetworkManifest) -> None:
         build = {
@@ -126,7 +158,7 @@ class CQemuBackend(Backend):
             ),
             "link_flags": LINK_FLAGS,
         }
-        gcc = self._gnu_versions.split()[1].rstrip(",")
+        gcc = gnu_versions(self.run).split()[1].rstrip(",")
         package(folder, deployed, task, manifest, build, gcc=gcc, run=self.run)
 
     def preparation(self, deployed: DeployedNetwork, task: Task) -> str:
@@ -137,7 +169,7 @@ class CQemuBackend(Backend):
     ) -> Probe | None:
         if target.emulator is None or deployed.precision != "int8":
             return None
-        code = generate(deployed, target.core, small=SMALL_NOTE in built.notes)
+        code = generate(deployed, target.core, form=Form.of(built.notes))
         source, nodes = code.with_marks
         (workdir / f"{PROBE}.c").write_text(source)
         self._compile(target.core, workdir, [PROBE])
@@ -149,7 +181,7 @@ class CQemuBackend(Backend):
         for unit in units:
             flags = [*CORE_FLAGS[core], *COMPILE_FLAGS, "-fcallgraph-info=su"]
             argv = [GCC, *flags, "-c", f"{unit}.c", "-o", f"{unit}.o"]
-            _succeed(self.run(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=workdir))
+            succeed(self.run(argv, timeout_s=COMPILE_TIMEOUT_S, cwd=workdir))
 
     def _layout(
         self,
@@ -161,7 +193,7 @@ class CQemuBackend(Backend):
     ) -> Layout:
         channels, height, width = deployed.input_shape
         value_bytes = deployed.output_dtype.itemsize
-        calls = "".join(_read(workdir / f"{unit}.ci") for unit in units)
+        calls = "".join(read_text(workdir / f"{unit}.ci") for unit in units)
         return Layout(
             flash_origin=target.flash.origin,
             flash_bytes=constraints.flash_limit_bytes(target),
@@ -185,7 +217,7 @@ class CQemuBackend(Backend):
         done = self.run(argv, timeout_s=LINK_TIMEOUT_S, cwd=workdir)
         if complaints := linker.complaints(done.stderr):
             raise ToolchainError(f"the linker failed: {complaints[0]}. Log: {workdir}.")
-        return _succeed(done)
+        return succeed(done)
 
     def _link_for_emulator(self, target: McuTarget, layout: Layout, workdir: Path) -> Path | None:
         """Return the same firmware at the addresses of the target's emulator; None where those are the target's."""
@@ -218,7 +250,7 @@ class CQemuBackend(Backend):
         self, deployed: DeployedNetwork, code: NetworkCode, target: McuTarget, layout: Layout, workdir: Path
     ) -> FeasibilityReport:
         done = self._link("net", target.core, target.uart, layout, workdir)
-        sizes = _succeed(self.run([SIZE, "-A", "net.elf"], timeout_s=SIZE_TIMEOUT_S, cwd=workdir)).stdout
+        sizes = succeed(self.run([SIZE, "-A", "net.elf"], timeout_s=SIZE_TIMEOUT_S, cwd=workdir)).stdout
         used, over = linker.used_bytes(done.stdout), linker.overflows(done.stderr)
         limits = {"RAM": layout.ram_bytes, "FLASH": layout.flash_bytes}
         if over != {name: used[name] - limit for name, limit in limits.items() if used[name] > limit}:
@@ -234,7 +266,8 @@ class CQemuBackend(Backend):
             flash=flash,
             operators=operators(deployed.onnx),
             violations=tuple(
-                _violation(region, size, limits[region], code) for region, size in sorted(over.items(), reverse=True)
+                linker.violation(region, size, limits[region], code)
+                for region, size in sorted(over.items(), reverse=True)
             ),
         )
 
@@ -252,7 +285,7 @@ class CQemuBackend(Backend):
                 *_harness_flags(stream),
             ]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
-            _succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
+            succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
         return [str(path) for path in objects]
 
 
@@ -263,30 +296,3 @@ def fed_by(deployed: DeployedNetwork) -> FrontEnd | None:
 
 def _harness_flags(stream: bool) -> list[str]:
     return [f"-DGUARD_BYTES={stack.GUARD_BYTES}u", *(["-DSTREAM"] if stream else [])]
-
-
-def _violation(region: str, over: int, limit: int, code: NetworkCode) -> Violation:
-    """Return the violation of a region, with the node, bytes and kind of what to shrink first."""
-    where, size, what = "", 0, "the output"
-    if region == "FLASH":
-        (where, size), what = max(code.weights.items(), key=lambda item: item[1], default=("", 0)), "the weights"
-    elif buffer := largest_at_peak(code.buffers):
-        where, size = code.made_by[buffer.name], buffer.size_bytes
-        what = "the scratch memory" if buffer.is_scratch else what
-    part = f"; the largest part is {what} of {where or 'no layer'} ({size} bytes)."
-    return over_limit(Rung.LINK, "ram" if region == "RAM" else "flash", where, limit + over, limit, part=part)
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file that a program should have written, as much as is ever needed of it."""
-    if not path.is_file():
-        raise ToolchainError(f"{GCC} should have written {path.name}, found nothing. Log: {path.parent}.")
-    with path.open(errors="replace") as file:
-        return file.read(OUTPUT_BYTES)
-
-
-def _succeed(done: Completed) -> Completed:
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-        raise ToolchainError(f"{done.args[0]} failed ({done.returncode}): {errors[0] if errors else 'silent'}")
-    return done

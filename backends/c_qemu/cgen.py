@@ -1,5 +1,6 @@
 """A deployed network as plain C over one planned static arena: our own kernels at int8, emx-onnx-cgen's at float32."""
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
@@ -7,9 +8,12 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import Core
 from backends.c_qemu.emx import Emitted, generate_float
+from backends.c_qemu.form import USUAL, Form
 from backends.c_qemu.kernels.network import Printed, generate_int8
-from backends.c_qemu.planner import Buffer
+from backends.c_qemu.patches import PatchedGraph, Stage
+from backends.c_qemu.planner import Buffer, live_bytes
 
+STAGES_TRIED = 6  # a second each for a network of sixty operators
 _FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
 
 
@@ -63,19 +67,23 @@ void net(const void *input, void *output) {{
 
 
 def generate(
-    deployed: DeployedNetwork, core: Core | None = None, arena_bytes: int = 0, *, small: bool = False
+    deployed: DeployedNetwork,
+    core: Core | None = None,
+    arena_bytes: int = 0,
+    *,
+    form: Form = USUAL,
 ) -> NetworkCode:
     """Return the C of a network, for a core or for any; it can be compiled for every one, and gives the same outputs.
 
     The int8 kernels of a layer are the fastest for which the arena has room: as much as the network needs anyway, or
-    `arena_bytes` where that is more. With `small` they are those of the fewest bytes; float32 has one form alone.
+    `arena_bytes` where that is more. float32 has one form alone.
 
     Raises:
         ToolchainError: an operator that the kernels do not know, or C that is not what is expected.
     """
     made: Printed | Emitted
     if deployed.precision == "int8":
-        made = generate_int8(deployed, core, arena_bytes, small)
+        made = generate_int8(deployed, core, arena_bytes, form)
     else:
         made = generate_float(deployed)
     if found := _FORBIDDEN.search(made.source):
@@ -85,6 +93,21 @@ def generate(
     nodes = {call.op: made.made_by[call.writes[0]] for call in planned.calls} if deployed.precision == "int8" else {}
     about = (planned.buffers, made.made_by, made.weights, nodes, deployed.num_classes * deployed.output_dtype.itemsize)
     return NetworkCode(made.source, header, planned.arena_bytes, *about)
+
+
+def fitting_stage(deployed: DeployedNetwork, core: Core, arena_bytes: int) -> Stage | None:
+    """Return the stage that computes least twice of those with which an int8 network fits into an arena; None if none.
+
+    The first few that could fit are tried.
+    """
+    whole = generate(deployed, core)
+    needs = ((whole.made_by[buffer.name], live_bytes(whole.buffers, buffer.first)) for buffer in whole.buffers)
+    too_large = {node for node, need in needs if need > arena_bytes}
+    stages = PatchedGraph(deployed.with_batch_one()).stages(arena_bytes, too_large)
+    for stage in itertools.islice(stages, STAGES_TRIED):
+        if generate(deployed, core, form=Form(stage=stage)).arena_bytes <= arena_bytes:
+            return stage
+    return None
 
 
 def _header(deployed: DeployedNetwork, arena_bytes: int, signature: str) -> str:

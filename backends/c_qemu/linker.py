@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.core.feasibility import FlashUsage, RamUsage
+from automcu_ray.core.feasibility import FlashUsage, RamUsage, Rung, Violation, over_limit
+from backends.c_qemu.cgen import NetworkCode
+from backends.c_qemu.planner import largest_at_peak
 
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d{1,12}) bytes?")  # "1 byte"
 _REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s+\d+ (?:B|KB|MB|GB)\s", re.MULTILINE)
@@ -94,3 +96,15 @@ def usage(used: dict[str, int], sections: dict[str, int]) -> tuple[RamUsage, Fla
     of_ram = RamUsage(arena_bytes=arena, io_bytes=io, stack_bytes=stack, data_bss_bytes=rest, total_bytes=ram)
     of_flash = FlashUsage(code_bytes=code, weights_bytes=weights, runtime_bytes=runtime, total_bytes=flash)
     return of_ram, of_flash
+
+
+def violation(region: str, over: int, limit: int, code: NetworkCode) -> Violation:
+    """Return the violation of a region, with the node, bytes and kind of what to shrink first."""
+    where, size, what = "", 0, "the output"
+    if region == "FLASH":
+        (where, size), what = max(code.weights.items(), key=lambda item: item[1], default=("", 0)), "the weights"
+    elif buffer := largest_at_peak(code.buffers):
+        where, size = code.made_by[buffer.name], buffer.size_bytes
+        what = "the scratch memory" if buffer.is_scratch else what
+    part = f"; the largest part is {what} of {where or 'no layer'} ({size} bytes)."
+    return over_limit(Rung.LINK, "ram" if region == "RAM" else "flash", where, limit + over, limit, part=part)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import Core
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.form import USUAL, Form
 
 FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
@@ -43,13 +44,13 @@ def run_on_host(
     folder: Path,
     core: Core | None = None,
     *options: str,
-    small: bool = False,
+    form: Form = USUAL,
 ) -> npt.NDArray[Any]:
     """Return the outputs (N, num_classes), int8 or float32, of the C for images (N, C, H, W).
 
     `core` chooses the kernels, which this computer runs with plain C in place of its special instructions.
     """
-    (folder / "net.c").write_text(generate(made, core, small=small).source)
+    (folder / "net.c").write_text(generate(made, core, form=form).source)
     subprocess.run(["gcc", *FLAGS, *options, "net.c", "-o", "net.so", "-lm"], cwd=folder, check=True)
     library = ctypes.CDLL(str(folder / "net.so"))
     inputs, outputs = made.encode(batch), np.zeros((len(batch), made.num_classes), made.output_dtype)

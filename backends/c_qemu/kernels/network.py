@@ -7,9 +7,11 @@ from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.tracing import INPUT, OUTPUT
 from automcu_ray.problem.target import Core
 from automcu_ray.sizing.peak_memory import ANYWHERE, APART, Lag
+from backends.c_qemu.form import Form
 from backends.c_qemu.kernels import printing
 from backends.c_qemu.kernels.layer import Layer, Variant, variant_of
 from backends.c_qemu.kernels.reading import read
+from backends.c_qemu.patches import PatchedGraph
 from backends.c_qemu.planner import live_bytes
 from backends.c_qemu.schedule import Call, Schedule, schedule
 
@@ -33,17 +35,18 @@ def lags(layer: Layer) -> dict[str, Lag]:
     return {name: lag for name, lag in layer.lags.items() if layer.reads.count(name) == 1}
 
 
-def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int, small: bool = False) -> Printed:
+def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int, form: Form) -> Printed:
     """Return the C of an int8 network for a core; None stands for any. `arena_bytes` may be used in any case.
 
-    With `small` the fewest kinds of kernels are taken, in plain C, compiled for size.
+    The small form has the fewest kinds of kernels, in plain C, compiled for size.
 
     Raises:
         ToolchainError: an operator, or a form of one, that no kernel computes.
     """
-    variant: Variant = "scalar" if small else variant_of(core)
-    layers, shapes, constants = read(deployed.with_batch_one(), variant)
-    if small:
+    variant: Variant = "scalar" if form.small else variant_of(core)
+    model = deployed.with_batch_one()
+    layers, shapes, constants = read(model if form.stage is None else PatchedGraph(model).graph(form.stage), variant)
+    if form.small:
         layers = [replace(layer.small or layer, roomy=None) for layer in layers]
     layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, arena_bytes)
     channels, height, width = deployed.input_shape
@@ -51,11 +54,11 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int
         f"const int8_t {printing.INPUT}[1][{channels}][{height}][{width}], "
         f"int8_t {printing.OUTPUT}[1][{deployed.num_classes}]"
     )
-    text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, small)
+    text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, form.small)
     weights: dict[str, int] = {}
     for layer in layers:
         if layer.weights_bytes:
-            weights[layer.node] = weights.get(layer.node, 0) + layer.weights_bytes
+            weights[layer.node] = max(weights.get(layer.node, 0), layer.weights_bytes)  # patches share them
     made_by = {name: layers[call.op].node for call in made.calls for name in (*call.writes, call.scratch)}
     return Printed(text, signature, made, made_by, weights)
 
@@ -65,12 +68,12 @@ def _planned(layers: list[Layer], sizes: dict[str, int], arena_bytes: int) -> tu
     given = _schedule(layers, sizes)
     room = max(arena_bytes, given.arena_bytes)
     needs = {call.op: live_bytes(given.buffers, at) for at, call in enumerate(given.calls)}
-    chosen = [
-        layer.roomy
-        if layer.roomy and needs[number] - layer.scratch_bytes + layer.roomy.scratch_bytes <= room
-        else layer
+    tight = {
+        layer.node  # in whichever patch: all share its weights, as they are packed for one kernel
         for number, layer in enumerate(layers)
-    ]
+        if layer.roomy and needs[number] - layer.scratch_bytes + layer.roomy.scratch_bytes > room
+    }
+    chosen = [layer.roomy if layer.roomy and layer.node not in tight else layer for layer in layers]
     made = _schedule(chosen, sizes)
     return (chosen, made) if made.arena_bytes <= room else (layers, given)
 

@@ -61,9 +61,10 @@ def print_c(
     for number, (name, values) in enumerate(constants.items()):
         texts.append(_array(f"constant_{number}", values.reshape(-1)))
         places[name] = f"constant_{number}"
+    arrays: dict[tuple[str, bytes], str] = {}
     for number, layer in enumerate(layers):
         for part, fields in enumerate(layer.structs):
-            texts += _struct(_name(number, layer, part), layer, fields, number in made.descending)
+            texts += _struct(_name(number, layer, part), layer, fields, number in made.descending, arrays)
     if made.arena_bytes:
         texts.append(f"static int8_t {ARENA}[{made.arena_bytes}] __attribute__((aligned(8)));\n")
     calls = []
@@ -109,10 +110,20 @@ def _calls(number: int, layer: Layer, places: dict[str, str], offsets: dict[str,
     ]
 
 
-def _struct(name: str, layer: Layer, fields: Mapping[str, Field], descending: bool) -> list[str]:
-    arrays = {key: value for key, value in fields.items() if isinstance(value, np.ndarray)}
-    texts = [_array(f"{name}_{key}", value) for key, value in arrays.items()]
-    values = {key: f"{name}_{key}" if key in arrays else _number(value) for key, value in fields.items()}
+def _struct(
+    name: str, layer: Layer, fields: Mapping[str, Field], descending: bool, known: dict[tuple[str, bytes], str]
+) -> list[str]:
+    """Return a layer's arrays and struct; patches of one node share arrays, and `known` has their names."""
+    texts, values = [], {}
+    for key, value in fields.items():
+        if isinstance(value, np.ndarray):
+            told = (f"{layer.node} {value.dtype}", value.tobytes())
+            if told not in known:
+                known[told] = f"{name}_{key}"
+                texts.append(_array(known[told], value))
+            values[key] = known[told]
+        else:
+            values[key] = _number(value)
     if descending:
         if layer.kernel not in _TURNS:
             raise ToolchainError(f"{layer.kernel} cannot be computed from the end, as it was planned.")

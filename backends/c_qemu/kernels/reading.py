@@ -11,6 +11,7 @@ from automcu_ray.core.errors import ToolchainError
 from backends.c_qemu.kernels import moving, pointwise
 from backends.c_qemu.kernels.layer import Array, Layer, Variant
 from backends.c_qemu.kernels.weighted import Quantised, Window, convolution, linear, quantised
+from backends.c_qemu.patches import original
 
 Shape = tuple[int, ...]
 
@@ -20,7 +21,7 @@ class Node:
 
     def __init__(self, node: onnx.NodeProto, shapes: Mapping[str, Shape], constants: Mapping[str, Array]) -> None:
         self.proto, self.shapes, self.constants = node, shapes, constants
-        self.kind, self.name = node.op_type, node.name or node.op_type
+        self.kind, self.name = node.op_type, original(node.name) or node.op_type
         self.attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         self.inputs, self.output = list(node.input), node.output[0]
 

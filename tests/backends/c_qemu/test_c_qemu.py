@@ -12,8 +12,9 @@ from automcu_ray.testing.backend_contract import BackendContract
 from automcu_ray.testing.networks import NETWORKS, deployed_network
 from backends.base import Backend, Firmware
 from backends.c_qemu import linker
-from backends.c_qemu.backend import FIRMWARE, SMALL_NOTE, CQemuBackend, Optimise
+from backends.c_qemu.backend import FIRMWARE, CQemuBackend, Optimise
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.form import SMALL_NOTE, Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS
 from backends.programs import Runner
 from backends.source_fingerprint import SHARED, digest
@@ -242,7 +243,7 @@ def test_everything_compiles_without_warnings_for_every_core(gcc: None, core: Co
     compile_all("-Wshadow", "-DUART_BASE=0x40011000u", "-DGUARD_BYTES=256u", *files)
     for name in NETWORKS:
         int8, float32 = deployed_network(name, "int8"), deployed_network(name, "float32")
-        for code in (generate(int8, core), generate(int8, core, small=True), generate(float32, core)):
+        for code in (generate(int8, core), generate(int8, core, form=Form(small=True)), generate(float32, core)):
             (tmp_path / "net.c").write_text(code.source)
             compile_all("net.c")
 

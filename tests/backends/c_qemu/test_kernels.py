@@ -12,6 +12,7 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.problem.target import Core
 from automcu_ray.testing.networks import deployed_network
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.form import Form
 from backends.c_qemu.kernels.printing import SOURCES
 from tests.backends.host import run_on_host, run_sanitised
 from tests.backends.operators import Model, Rng, run_one_at_a_time
@@ -66,7 +67,7 @@ def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onn
     made = windows(rng, width).deployed()
     inputs = rng.integers(-128, 128, (4, 6, 7, width)).astype(np.int8)
     wanted = run_one_at_a_time(made.onnx, inputs)
-    for code in (generate(made, core), generate(made, core, ROOM), generate(made, core, small=True)):
+    for code in (generate(made, core), generate(made, core, ROOM), generate(made, core, form=Form(small=True))):
         source = code.source
         assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
 
@@ -99,7 +100,7 @@ def test_a_network_without_a_floating_point_unit_gives_the_same_bits(
 ) -> None:
     made = deployed_network(name, "int8")
     images = np.random.default_rng(1).integers(0, 256, (300, 3, 12, 12), dtype=np.uint8)
-    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", small=small)
+    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form(small=small))
     assert np.array_equal(found, made.run(images))
 
 

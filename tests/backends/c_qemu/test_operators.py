@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.c_qemu.form import Form
 from tests.backends.host import run_on_host
 from tests.backends.operators import EVERY, MODELS, PAIRS, VALUES, run_one_at_a_time
 
@@ -25,6 +26,6 @@ def test_an_operator_gives_the_bits_of_onnxruntime(name: str, host_gcc: None, tm
     assert np.array_equal(run_on_host(made, images, tmp_path), wanted)
     (tmp_path / "small").mkdir()
     without_floats = run_on_host(
-        made, images, tmp_path / "small", "cortex-m0plus", "-DNET_INTEGER_ROUNDING", small=True
+        made, images, tmp_path / "small", "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form(small=True)
     )
     assert np.array_equal(without_floats, wanted)
