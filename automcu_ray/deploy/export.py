@@ -41,6 +41,7 @@ from automcu_ray.deploy.onnx_graph import operators as operators
 from automcu_ray.deploy.onnx_rewrites import rectify_copies
 from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.tables import Island, excluded, mark, tabulate
+from automcu_ray.deploy.trace_check import TracedOtherwise
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.precision import Precision
 from automcu_ray.signals.front_end import FrontEnd
@@ -158,6 +159,8 @@ def deploy(
     """
     try:
         traced = trace(network, input_shape)
+    except TracedOtherwise as error:
+        raise ToolchainError(f"{error}.") from error
     except Exception as error:  # generated networks fail here in every way there is
         raise ToolchainError(f"torch.onnx.export refused the network: {_first_line(error)}") from error
     return deploy_traced(traced, input_shape, precision=precision, calibration=calibration)

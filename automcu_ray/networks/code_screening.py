@@ -15,7 +15,8 @@ from collections.abc import Iterator
 MAX_CHARACTERS = 40_000
 MODULES = (
     *("__future__", "abc", "collections", "collections.abc", "copy", "dataclasses", "enum", "functools", "itertools"),
-    *("math", "operator", "random", "typing", "torch", "torch.nn", "torch.nn.functional", "torch.nn.init"),
+    *("math", "numbers", "numpy", "operator", "random", "typing", "typing_extensions", "warnings"),
+    *("torch", "torch.nn", "torch.nn.functional", "torch.nn.init"),
     *("torch.nn.modules", "torch.nn.parameter", "torch.nn.utils"),
 )
 _BUILTINS = frozenset(
@@ -61,13 +62,13 @@ def extract(text: str) -> str:
 
 
 def screen(code: str) -> None:
-    """Return if code looks like a network and nothing else.
+    """Return if code looks like a network and nothing else; imports that are never used do not count.
 
     Raises:
         CodeError: the first reason against it.
     """
     _refuse_long(code)
-    tree = _parse(code)
+    tree = _without_unused_imports(_parse(code))
     _refuse_placeholders(tree)
     own, torch_names = set[str](), {"torch"}  # names with a meaning of their own: `input` may name an argument
     for node in ast.walk(tree):
@@ -84,6 +85,15 @@ def screen(code: str) -> None:
             raise CodeError(f"line {getattr(node, 'lineno', 1)}: {why}")
     with _bounded_depth():
         _want_net(tree)
+
+
+def runnable(code: str) -> ast.Module:
+    """Return what is run of code: all of it but imports that are never used, which may not be installed.
+
+    Raises:
+        CodeError: a syntax error.
+    """
+    return _without_unused_imports(_parse(code))
 
 
 def code_hash(code: str) -> str:
@@ -121,6 +131,28 @@ def _parse(code: str) -> ast.Module:
         raise CodeError(f"line {error.lineno}: syntax error: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise CodeError(f"the code cannot be parsed: {error}") from error
+
+
+def _without_unused_imports(tree: ast.Module) -> ast.Module:
+    """Leave out what is imported from elsewhere than MODULES and never named again, in place; lines stay the same."""
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+    class Unused(ast.NodeTransformer):
+        def visit_Import(self, node: ast.Import | ast.ImportFrom) -> ast.stmt:
+            origin = node.module if isinstance(node, ast.ImportFrom) else None
+            known = isinstance(node, ast.ImportFrom) and origin in MODULES and not node.level
+            node.names = [
+                alias
+                for alias in node.names
+                if known or alias.name in ("*", *MODULES) or (alias.asname or alias.name.split(".")[0]) in named
+            ]
+            return node if node.names else ast.copy_location(ast.Pass(), node)
+
+        visit_ImportFrom = visit_Import
+
+    with _bounded_depth():
+        Unused().visit(tree)
+    return tree
 
 
 def _refuse_placeholders(tree: ast.Module) -> None:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from automcu_ray.core.training_recipe import Protocol
 from automcu_ray.deploy.tracing import TRACED, shift_norms, trace
+from automcu_ray.networks.code_screening import runnable
 from trainables.jail.seccomp import refuse_dangerous_calls
 from trainables.training.loop import predict, train_scored_by
 from trainables.training.process_memory import limit_gpu_memory
@@ -126,7 +127,7 @@ def _build(request: dict[str, Any]) -> nn.Module:
     """Return the candidate's network: `Net()`, or with as much of (in_channels, num_classes) as it takes."""
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module  # dataclasses look their module up
-    exec(compile(request["code"], f"{MODULE}.py", "exec"), module.__dict__)
+    exec(compile(runnable(request["code"]), f"{MODULE}.py", "exec"), module.__dict__)
     make = getattr(module, "Net", None)
     if not (isinstance(make, type) and issubclass(make, nn.Module)):
         raise Unfit("the code must define `class Net(nn.Module)`")

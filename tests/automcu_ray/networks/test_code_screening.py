@@ -1,11 +1,12 @@
 """Code out of replies: what is taken, what is refused with which words, and what counts as the same."""
 
+import ast
 import contextlib
 from collections.abc import Callable
 
 import pytest
 
-from automcu_ray.networks.code_screening import CodeError, code_hash, extract, screen
+from automcu_ray.networks.code_screening import CodeError, code_hash, extract, runnable, screen
 
 NET = """import torch
 from torch import nn
@@ -57,8 +58,10 @@ def test_an_ellipsis_that_indexes_is_no_placeholder() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("import torch\n", "import os\n", r"line 1: import of os: a network needs only .*torch\.nn"),
-        ("import torch\n", "import torch.hub\n", r"line 1: import of torch\.hub"),
+        ("import torch\n", "import os\nos.getcwd()\n", r"line 1: import of os: a network needs only .*torch\.nn"),
+        ("import torch\n", "from os import getcwd as c, path\nc()\n", r"line 1: import of os"),
+        ("import torch\n", "from os import *\n", r"line 1: import of os"),
+        ("import torch\n", "import torch.hub\ntorch.zeros(1)\n", r"line 1: import of torch\.hub"),
         ("import torch\n", "from . import torch\n", "line 1: import of"),
         ("import torch\n", "from torch import load\n", r"line 1: torch\.load"),
         ("import torch\n", "import torch as t\nt.save(1, 'x')\n", r"line 2: torch\.save"),
@@ -76,6 +79,19 @@ def test_an_ellipsis_that_indexes_is_no_placeholder() -> None:
 def test_the_screen_says_what_does_not_belong(old: str, new: str, why: str) -> None:
     with pytest.raises(CodeError, match=why):
         screen(NET.replace(old, new))
+
+
+def test_imports_that_are_never_used_and_harmless_ones_are_tolerated() -> None:
+    unused = (
+        "import os\nimport torchvision.models as models\nfrom torchvision.ops import nms, MLP\nimport numpy as np\n"
+    )
+    used = unused + NET.replace("nn.Linear(64, 10)", "nn.Linear(int(np.prod([8, 8])), 10)")
+    screen(used)
+    left = ast.unparse(runnable(used))
+    assert "numpy" in left and "torchvision" not in left and "import os" not in left
+    assert [type(node) for node in runnable(used).body[:4]] == [ast.Pass, ast.Pass, ast.Pass, ast.Import]
+    with pytest.raises(CodeError, match=r"line 3: import of torchvision\.ops"):
+        screen(used.replace("x.flatten(1)", "MLP(1, [1])(x)"))
 
 
 def test_layers_may_be_set_and_found_by_name() -> None:

@@ -161,3 +161,10 @@ def test_a_finalist_of_code_leaves_code_and_network(digits_task: Task, tmp_path:
     assert (tmp_path / "abc" / "net.py").read_text() == NET
     assert Path(found.training.checkpoint).read_bytes() and (tmp_path / "abc" / "shipped" / "main.c").exists()
     assert jailed_pythons() == before
+
+
+def test_code_that_lies_to_the_tracer_is_refused_with_its_line(toolchain: CodeToolchain) -> None:
+    lying = NET.replace("return self", "return x.mean((1, 2, 3)).sum() * 0 if x.mean() > 0 else self")
+    (violation,) = toolchain.check(Candidate(hash="abc", code=lying)).violations
+    assert (violation.rung, violation.resource) == (Rung.CONVERT, "operator")
+    assert "takes another way for other images (line 10)" in violation.message
