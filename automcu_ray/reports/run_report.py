@@ -19,7 +19,7 @@ from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import Concat, Skip
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
-from automcu_ray.records.events import Brought, FinalistEvaluated, Finished, Searched, Started
+from automcu_ray.records.events import Brought, Decided, FinalistEvaluated, Finished, Searched, Started
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import NetworkManifest, TableManifest
@@ -88,6 +88,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         manifest=manifest if isinstance(manifest, NetworkManifest) else None,
         others=finished.others if finished else {},
         in_table=manifest if isinstance(manifest, TableManifest) else None,
+        decisions=repository.all(Decided),
         diagnoses=[(r.candidate.number, r.diagnosis) for r in records if r.diagnosis],
         started=started,
         brought=brought,

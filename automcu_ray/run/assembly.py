@@ -17,7 +17,8 @@ from searchers.engines.recording.logging_engine import LoggingEngine
 from searchers.engines.recording.replay_engine import ReplayEngine
 from searchers.gate.gate import Gate
 from searchers.mixed import Mixed
-from searchers.tune_searcher import Budget, TuneSearcher
+from searchers.stopping import Budget
+from searchers.tune_searcher import TuneSearcher
 
 PROPOSALS_PER_TRAINED = 20
 
@@ -49,6 +50,8 @@ def make_searcher(
             proposals=budget.proposals or PROPOSALS_PER_TRAINED * budget.trained,
             tokens=budget.max_tokens,
             usd=budget.max_usd,
+            enough=plan.config.supervisor.enough,
+            patience=plan.config.supervisor.patience,
         ),
         lookahead=len(workers) + 2,
         trains_refused=plan.config.gate == "after",

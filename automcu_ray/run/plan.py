@@ -210,6 +210,10 @@ def _check_goal(plan: Plan) -> None:
             "constraints.accuracy has no effect where the most accurate network is sought: set objective=instructions, "
             "ram or flash, or leave it out."
         )
+    if config.supervisor.enough is not None and sought != "accuracy":
+        raise ConfigError(
+            f"supervisor.enough has no effect where the least {sought} is sought: supervisor.patience has."
+        )
     if several and config.budget.finalists < config.budget.bundles:
         raise ConfigError(f"budget.bundles is 3: set budget.finalists=3 or more, found {config.budget.finalists}.")
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from automcu_ray.core.errors import ConfigError, unknown_name
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
 from automcu_ray.core.objective import Objective
+from automcu_ray.core.supervision import Supervision
 from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
 from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
@@ -112,16 +113,14 @@ class RunConfig(FrozenModel):
 
     `second_opinions` are backends that build the finalists too: `[vela]`, or with options `[{name: vela, ...}]`.
     `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
-    `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
-    or as the benchmark writes them. `warm_start` adds more.
+    `points_to_evaluate` come first: networks, or cells, as JSON objects; cells as the benchmark writes them, too.
     `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
-    With a `skeleton` candidates are cells of NAS-Bench-201, built into it.
     """
 
     task: str
     seed: int = 0
     dataset: Plugin
-    skeleton: Skeleton | None = None
+    skeleton: Skeleton | None = None  # candidates are cells of NAS-Bench-201, built into it
     precision: Precision = "int8"
     objective: Objective = "accuracy"
     constraints: Constraints = Constraints()
@@ -133,6 +132,7 @@ class RunConfig(FrozenModel):
     trainer: Protocols
     budget: Budget = Budget()
     gate: Literal["before", "after"] = "before"
+    supervisor: Supervision = Supervision()
     board: BoardConfig = BoardConfig()
     resources: Resources = Resources()
     jail: JailConfig = JailConfig()

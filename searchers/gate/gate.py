@@ -58,6 +58,7 @@ class Gate:
         self.timeout_s = timeout_s
         self.queue: deque[Candidate] = deque()
         self.deaths: dict[str, int] = {}
+        self.asked_again: deque[Candidate] = deque()  # after a worker's death; whoever reads it takes them out
         self._running: dict[Any, _Check] = {}
         self._back_at_s: dict[str, float] = {}
 
@@ -138,6 +139,7 @@ class Gate:
             self.deaths[candidate.hash] = self.deaths.get(candidate.hash, 0) + 1
             if self.deaths[candidate.hash] < MAX_DEATHS:
                 self.queue.append(candidate)
+                self.asked_again.append(candidate)
                 return None
             return candidate, _broken(f"the toolchain broke: its process died {MAX_DEATHS} times over this candidate")
         except (ray.exceptions.RayError, ToolchainError) as error:
