@@ -13,6 +13,7 @@ from automcu_ray.records.journal import Repository
 from automcu_ray.records.record import Finalist, Record
 from automcu_ray.reports.console import say
 from automcu_ray.run.plan import Plan
+from searchers.shared.shared_agents import SharedAgents
 from searchers.tune_searcher import TuneSearcher
 
 _REASON_CHARS = 300
@@ -38,6 +39,16 @@ def made(decision: Decision, reason: str, *, agent: Agent = "", numbers: Sequenc
     """Return a decision of this moment, its reason in one line."""
     line = " ".join(reason.split())[:_REASON_CHARS]
     return Decided(decision=decision, agent=agent, numbers=tuple(numbers), reason=line, at_s=time.time())
+
+
+def at_the_end(searcher: TuneSearcher, seconds: float | None) -> list[Decided]:
+    """Return what is decided where a search has ended; agents that share a conversation have chosen, or failed."""
+    ended = made("end_search", why_search_ended(searcher, seconds))
+    if not isinstance(searcher, SharedAgents):
+        return [ended]
+    if searcher.chosen is None:
+        return [ended, made("fail", f"nothing is deployed: {ended.reason}")]
+    return [ended, made("train_fully", "the agents chose it", agent="training", numbers=[searcher.chosen])]
 
 
 class Reassignment(tune.Callback):  # type: ignore[misc]
@@ -69,6 +80,8 @@ class Reassignment(tune.Callback):  # type: ignore[misc]
 
 def why_search(plan: Plan) -> str:
     """Return what is handed out when a search begins: who proposes, who checks, who trains, how long."""
+    if plan.config.supervisor.agents == "shared":
+        return f"agents share a conversation with engine {plan.engine and plan.engine.name}, and call the stages"
     asked = "" if plan.engine is None else f" (engine {plan.engine.name})"
     checks = "analytic bounds check" if plan.backend is None else f"{plan.backend.name} checks"
     return (

@@ -131,6 +131,8 @@ def _next_wave(plan: Plan, repository: Repository, done: list[Finalist]) -> list
     if decided:
         by_number = {record.candidate.number: record for record in repository.records}
         return [by_number[number] for number in decided]
+    if plan.config.supervisor.agents == "shared":
+        return []  # the agents have chosen
     budget = plan.config.budget
     chosen = next_finalists(repository.records, done, plan.task, count=budget.finalists, bundles=budget.bundles)
     if chosen:

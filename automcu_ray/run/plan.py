@@ -9,6 +9,7 @@ from automcu_ray.networks.cell import EDGES, CellSpec
 from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec, explain
 from automcu_ray.problem.task import Evidence, Task
+from automcu_ray.run.supervision import check_supervision
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.config import Plugin, RunConfig
@@ -129,6 +130,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
             raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
     _check_protocols(plan)
     _check_goal(plan)
+    check_supervision(config, asked)
     return plan if begun else replace(plan, points=_points(plan))
 
 
@@ -209,10 +211,6 @@ def _check_goal(plan: Plan) -> None:
         raise ConfigError(
             "constraints.accuracy has no effect where the most accurate network is sought: set objective=instructions, "
             "ram or flash, or leave it out."
-        )
-    if config.supervisor.enough is not None and sought != "accuracy":
-        raise ConfigError(
-            f"supervisor.enough has no effect where the least {sought} is sought: supervisor.patience has."
         )
     if several and config.budget.finalists < config.budget.bundles:
         raise ConfigError(f"budget.bundles is 3: set budget.finalists=3 or more, found {config.budget.finalists}.")

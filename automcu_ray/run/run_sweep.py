@@ -9,7 +9,7 @@ from rich.console import Console
 
 from automcu_ray.core.errors import BoardError, EngineError, ToolchainError
 from automcu_ray.core.folder_lock import held
-from automcu_ray.records.events import Searched, Started
+from automcu_ray.records.events import Searched, Started, ToolCalled
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.metrics import metrics, worked_seconds
 from automcu_ray.reports.console import say, say_interrupted
@@ -97,7 +97,7 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
     plan, began_s = prepare(run.config, begun=home.journal.exists()), [time.time()]
     if plan.task.on_table:
         interruption.deliver()
-        records, manifest = supervisor.look_up_all(plan)
+        repository, manifest = supervisor.look_up_all(plan)
     else:
         cluster.start(plan.config.resources)  # once: what is started here outlives the run
         manifest = supervisor.run(plan, home, console, resumed=home.config.exists())
@@ -105,8 +105,8 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
         searched = repository.last(Searched)
         if searched is None or searched.interrupted:
             raise KeyboardInterrupt  # Tune ends in peace: what it left is no outcome
-        records = repository.records
         began_s = [event.at_s for event in repository.all(Started)]
+    records = repository.records
     of_winner: dict[str, Any] = {}
     if manifest is not None:
         of_winner = manifest.model_dump(include=_OF_WINNER)
@@ -120,7 +120,7 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
         case=run.case.label,
         seed=run.seed,
         name=run.name,
-        metrics=metrics(records, started_at_s=began_s, **limits),
+        metrics=metrics(records, started_at_s=began_s, calls=repository.all(ToolCalled), **limits),
         seconds=worked_seconds(time.time(), began_s, [record.finished_at_s for record in records]),
         by_rules=plan.engine is not None and not plan.engine.is_language_model,
         versions=versions(),

@@ -12,7 +12,7 @@ from automcu_ray.reports.console import say
 from automcu_ray.reports.progress import Progress
 from automcu_ray.run import trials
 from automcu_ray.run.assembly import make_searcher
-from automcu_ray.run.decisions import Decisions, Reassignment, made, why_search, why_search_ended
+from automcu_ray.run.decisions import Decisions, Reassignment, at_the_end, why_search
 from automcu_ray.run.plan import Plan
 from automcu_ray.runtime import cluster
 from automcu_ray.runtime.cluster import ray
@@ -54,7 +54,7 @@ def search(plan: Plan, folder: RunFolder, repository: Repository, console: Conso
         trend=trend(repository.records),
         gave_up=stopped,
     )
-    decided = [made("end_search", why_search_ended(searcher, budget.seconds))] if ended else []
+    decided = at_the_end(searcher, budget.seconds) if ended else []
     repository.append(*decided, outcome)
     return ended
 

@@ -17,11 +17,11 @@ from automcu_ray.records.events import (
 )
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import Manifest, TableManifest
-from automcu_ray.records.record import Record, best
+from automcu_ray.records.record import best
 from automcu_ray.reports.console import say
 from automcu_ray.reports.run_report import write_report
 from automcu_ray.run.assembly import make_searcher
-from automcu_ray.run.decisions import made
+from automcu_ray.run.decisions import Decisions, at_the_end, made
 from automcu_ray.run.final_stage import ship
 from automcu_ray.run.plan import Plan
 from automcu_ray.run.search_stage import search
@@ -98,6 +98,9 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
     try:
         if not search(plan, folder, repository, console):
             return None
+        if failed := Decisions(repository).of("fail"):
+            say(console, failed[-1].reason)
+            return None
         if isinstance(dataset, Table):
             return _look_up(dataset, repository)
         if not config.budget.finalists:
@@ -116,8 +119,8 @@ def _run(plan: Plan, folder: RunFolder, repository: Repository, console: Console
             cluster.stop()
 
 
-def look_up_all(plan: Plan) -> tuple[list[Record], Manifest | None]:
-    """Return the records and the manifest of a run on a table, without Tune and without a folder: milliseconds a trial.
+def look_up_all(plan: Plan) -> tuple[Repository, Manifest | None]:
+    """Return the journal and the manifest of a run on a table, without Tune and without a folder: milliseconds a trial.
 
     Searcher, gate and records are those of any run; one candidate at a time.
     """
@@ -125,12 +128,15 @@ def look_up_all(plan: Plan) -> tuple[list[Record], Manifest | None]:
     searcher = make_searcher(plan, None, Repository(), workers=())
     with contextlib.closing(searcher):
         drive(searcher, plan.dataset)
-    return searcher.repository.records, _look_up(plan.dataset, searcher.repository)
+    repository = searcher.repository
+    repository.append(*at_the_end(searcher, None))
+    return repository, None if Decisions(repository).of("fail") else _look_up(plan.dataset, repository)
 
 
 def _look_up(table: Table, repository: Repository) -> TableManifest | None:
     """Return the manifest of the best cell, after reading its test accuracy; nothing is trained or built."""
-    top = best(repository.records)
+    chosen = {number for decided in Decisions(repository).of("train_fully") for number in decided.numbers}
+    top = best([record for record in repository.records if not chosen or record.candidate.number in chosen])
     if top is None or top.candidate.cell is None:
         return None
     number = top.candidate.number

@@ -44,8 +44,7 @@ class Budget(FiniteModel):
     Without `finalists` it ends with the search: no winner, no bundle, the test set unread. With three `bundles` the
     fastest and the smallest finalist that are accurate enough ship beside the winner.
 
-    After `max_tokens` (read and written) or `max_usd` nothing more is asked of an engine; what has been proposed is
-    still evaluated.
+    After `max_tokens` (read and written) or `max_usd` no engine is asked; what was proposed is still evaluated.
     """
 
     trained: Positive = 16
@@ -77,9 +76,8 @@ class Resources(FiniteModel):
 class JailConfig(FiniteModel):
     """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
 
-    `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `check_seconds` is for a check, and
-    for building the network where it is trained; `train_seconds` (paper 002's own runs: 1,800) is for the proxy
-    protocol; a finalist has as much for each epoch.
+    `memory_mb` comes on top of what torch takes, `processes` counts threads, `check_seconds` is for a check, and for
+    building what is trained; `train_seconds` (paper 002: 1,800) for the proxy protocol, and for each epoch of a finalist.
     """
 
     mode: Literal["bubblewrap", "none"] = "bubblewrap"
@@ -195,6 +193,8 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
 def _open(config: dict[str, Any]) -> None:
     """Let `warm_start.searcher` be the searcher's usual opener where nothing is said, in place."""
     searcher, warm = config["searcher"], config.setdefault("warm_start", {})
+    if isinstance(found := config.get("supervisor"), dict) and found.get("agents") == "shared":
+        return  # who share a conversation propose all by themselves
     if isinstance(warm, dict) and isinstance(searcher, dict) and searcher.get("form") != "code":
         opener = OPENERS.get(str(searcher.get("name")))
         warm |= {"searcher": opener} if opener and "searcher" not in warm else {}
