@@ -110,6 +110,7 @@ def _train_finalists(
         repository.append(TeacherChosen(number=teacher.number, hash=teacher.hash))
         say(console, f"finalist #{teacher.number} is best in float and teaches")
 
+    where = cluster.placement(config.resources, folder.path)  # for their checkpoints, and what ships
     with console.status("finalists") as status:
         while chosen := _next_wave(plan, repository, done):
             run_finalists(
@@ -117,6 +118,7 @@ def _train_finalists(
                 pipeline,
                 cpus=cpus,
                 gpus=gpus,
+                where=where,
                 on_result=keep,
                 on_teacher=keep_teacher,
                 on_wait=lambda text: status.update(f"finalists: {text}"),

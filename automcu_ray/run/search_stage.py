@@ -71,4 +71,8 @@ def _toolchains(plan: Plan, folder: RunFolder) -> dict[str, Any]:
     backend = plan.config.backend
     about = (plan.task, backend.name, backend.options, folder.toolchain)
     names = [f"{folder.path.name}-toolchain-{at}" for at in range(cluster.toolchain_workers(plan.config.resources))]
-    return {name: actor.options(name=name).remote(*about, *jail, board=plan.board) for name in names}
+    where = cluster.placement(plan.config.resources, folder.path)  # for its logs
+    return {
+        name: actor.options(name=name, scheduling_strategy=where).remote(*about, *jail, board=plan.board)
+        for name in names
+    }

@@ -73,7 +73,7 @@ def _run_tuners(plan: Plan, folder: Path, searcher: TuneSearcher, watchers: Sequ
                 verbose=0,
                 callbacks=[FeasibilityCallback(searcher), *watchers],  # a new list: Tune adds its own, of every trial
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                failure_config=tune.FailureConfig(max_failures=1),
+                failure_config=tune.FailureConfig(max_failures=cluster.retries(plan.config.resources)),
             ),
         )
         searcher.stopped = _stopped(math.inf if left_s is None else time.monotonic() + left_s)

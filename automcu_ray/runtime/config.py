@@ -70,14 +70,14 @@ class Resources(FiniteModel):
     gpus_per_trial: Annotated[float, Field(ge=0)] | None = None
     concurrent_trials: Positive | None = None
     toolchain_workers: Positive | None = None
-    ray_address: str | None = None
+    ray_address: Annotated[str, Field(pattern=r"^(auto|[\w.\-\[\]:]+:\d{1,5})$")] | None = None
 
 
 class JailConfig(FiniteModel):
     """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
 
     `memory_mb` comes on top of what torch takes, `processes` counts threads, `check_seconds` is for a check, and for
-    building what is trained; `train_seconds` (paper 002: 1,800) for the proxy protocol, and for each epoch of a finalist.
+    building what is trained; `train_seconds` (paper 002: 1,800) for the proxy protocol, and each epoch of a finalist.
     """
 
     mode: Literal["bubblewrap", "none"] = "bubblewrap"

@@ -134,9 +134,9 @@ class Gate:
         candidate = check.candidate
         try:
             report: FeasibilityReport = ray.get(ref)
-        except ray.exceptions.RayActorError:
+        except ray.exceptions.RayActorError as error:
             self._back_at_s[check.worker] = time.monotonic() + RESTART_S
-            self.deaths[candidate.hash] = self.deaths.get(candidate.hash, 0) + 1
+            self.deaths[candidate.hash] = self.deaths.get(candidate.hash, 0) + (not _vanished(error))
             if self.deaths[candidate.hash] < MAX_DEATHS:
                 self.queue.append(candidate)
                 self.asked_again.append(candidate)
@@ -165,6 +165,11 @@ class FeasibilityCallback(tune.Callback):  # type: ignore[misc]
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.searcher.pump()
+
+
+def _vanished(error: Exception) -> bool:
+    """Return whether a worker's machine is gone, or not to be reached: no candidate's fault."""
+    return isinstance(error, ray.exceptions.ActorUnavailableError) or "node has died" in str(error)
 
 
 def _broken(message: str) -> FeasibilityReport:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -151,11 +152,8 @@ def test_lost_work_that_is_handed_out_again_is_written_down(tmp_path: Path) -> N
     class Stand:
         repository, gate = Repository(), None
 
-    class Trial:
-        config = {"number": 4}
-
-    output = io.StringIO()
-    decisions.Reassignment(Stand(), Console(file=output)).on_trial_recover(1, [], Trial())  # type: ignore[arg-type]
+    output, trial = io.StringIO(), SimpleNamespace(config={"number": 4})
+    decisions.Reassignment(Stand(), Console(file=output)).on_trial_recover(1, [], trial)  # type: ignore[arg-type]
     (made,) = Stand.repository.all(Decided)
     assert (made.decision, made.agent, made.numbers, made.reason) == ("reassign", "training", (4,), "its worker died")
     assert "handed out again (training)" in output.getvalue()
