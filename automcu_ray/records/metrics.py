@@ -38,6 +38,7 @@ class Metrics(FrozenModel):
     train_seconds: float = 0.0
     tokens: int = 0
     usd: float = 0.0
+    calls: int = 0
     failed_calls: int = 0
 
     @property
@@ -102,6 +103,7 @@ def metrics(
         train_seconds=spent[-1].train_seconds,
         tokens=spent[-1].tokens + talked.tokens,
         usd=spent[-1].usd + talked.usd,
+        calls=len(calls),
         failed_calls=sum(bool(call.failure) for call in calls),
     )
 

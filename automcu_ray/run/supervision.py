@@ -29,6 +29,8 @@ def check_supervision(config: RunConfig, asked: Engine | None) -> None:
             f"searcher {config.searcher.name!r} {'writes code' if config.writes_code else found}: take --searcher llm "
             "with --engine openai, for instance."
         )
+    if config.gate == "after":
+        raise ConfigError("supervisor.agents is 'shared': the agents ask the toolchain themselves; leave gate out.")
     if config.points_to_evaluate or warm.runs or warm.searcher is not None:
         raise ConfigError(
             "supervisor.agents is 'shared': the agents propose all by themselves; leave points_to_evaluate and "
