@@ -4,7 +4,6 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,18 +20,9 @@ from searchers.gate.infeasibility_check import InfeasibilityCheck
 from searchers.gate.prefilter import Prefilter
 from searchers.gate.trial_outcome import METRIC, ending, reason_of, status_of
 from searchers.proposer import NoMoreProposals, Proposer, SearchState
+from searchers.stopping import Budget, EarlyEnd
 
 _PROPOSALS_PER_STEP = 16  # where all are refused at once, Tune's loop still turns
-
-
-@dataclass
-class Budget:
-    """What a search may use: trained candidates, proposals, tokens, US dollars; None: no limit."""
-
-    trained: int | None = None
-    proposals: int | None = None
-    tokens: int | None = None
-    usd: float | None = None
 
 
 class TuneSearcher(Searcher):  # type: ignore[misc]
@@ -69,6 +59,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
         self.lookahead, self.trains_refused = lookahead, trains_refused
         self.prefilter = Prefilter(self.task, self.gate.check_bounds, self.gate.estimator, active=not trains_refused)
         self.infeasibility_check = InfeasibilityCheck(self.task)
+        self.early_end = EarlyEnd(self.budget)
         self.gave_up = ""  # why nothing more will be proposed, where the search cannot go on
         self.stopped: Callable[[], bool] = bool  # whether a signal or the end of the time has come; never
         self.trained, self.spent = 0, Cost()  # on proposals
@@ -118,8 +109,8 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
 
     @property
     def exhausted(self) -> bool:
-        """Whether the budget of trained candidates, or of proposals with nothing left in flight, is used up."""
-        if self.budget.trained is not None and self.trained >= self.budget.trained:
+        """Whether a budget is used up (of proposals: with nothing left in flight), or it ends early."""
+        if self.early_end.reason or (self.budget.trained is not None and self.trained >= self.budget.trained):
             return True
         return self._no_more_proposals() and not self.in_flight and not self.waiting
 
@@ -141,7 +132,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
             in_flight=self.in_flight,
             room=min(rooms, default=None),
             overspent=self.overspent,
-            closed=self.gave_up,
+            closed=self.gave_up or self.early_end.reason,
         )
 
     def pump(self) -> None:
@@ -211,12 +202,14 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
     # The way of a candidate ---------------------------------------------------------------------------------
 
     def _no_more_proposals(self) -> bool:
+        if self.early_end.reason:
+            return True
         if self.gave_up:
             return not self.proposer.ordered
         return self.budget.proposals is not None and len(self.repository.proposed) >= self.budget.proposals
 
     def _wants_more(self) -> bool:
-        if self._no_more_proposals() and not self.waiting:
+        if self.early_end.reason or (self._no_more_proposals() and not self.waiting):
             return False
         room = self.budget.trained is None or self.trained + self.in_flight < self.budget.trained
         return room and self.gate.waiting + len(self.ready) < self.lookahead
@@ -296,4 +289,5 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
                 self.known.setdefault(known_as, record.candidate.number)
         self.prefilter.learn(record)
         self.infeasibility_check.learn(record)
+        self.early_end.learn(record)
         self.proposer.observe(record)

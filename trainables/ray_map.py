@@ -1,7 +1,7 @@
 """One function for many items, side by side, as Ray tasks: results as they come, and a worker that dies tried again."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from automcu_ray.runtime.cluster import ray
 
@@ -21,6 +21,7 @@ def in_parallel(
     *,
     cpus: float,
     gpus: float,
+    where: Any = "DEFAULT",
     breaks: type[Exception] | tuple[type[Exception], ...] = WORKER_DIED,
     on_wait: Callable[[Collection[Item]], None] | None = None,
 ) -> Iterator[tuple[Item, Result | str]]:
@@ -29,12 +30,13 @@ def in_parallel(
     Tasks that are left when nobody asks for more, after an interrupt too, are cancelled.
 
     `function` is called with an item and `shared`, which each worker gets once; an item takes `cpus` and `gpus`.
+    `where` is Ray's scheduling strategy.
     Of Ray's errors, `breaks` cost their item alone: any other is raised. One of `function` itself is a RayTaskError.
     `on_wait` gets the items that are left, twice a second and after every result.
     """
     put = ray.put(shared)
     # Given with the function, not as options: only so does Ray end the worker of each GPU task, and free its memory.
-    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(function)
+    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES, scheduling_strategy=where)(function)
     running: dict[ray.ObjectRef[Result], Item] = {}
     try:
         for item in items:

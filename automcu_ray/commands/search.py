@@ -14,7 +14,7 @@ from automcu_ray.commands.options import group_option
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.config import compose, validate
 from automcu_ray.runtime.run_folder import RunFolder
 from automcu_ray.runtime.sentence import Wish, describe, understand
 
@@ -34,6 +34,8 @@ Examples:
   automcu search --resume runs/latest
 
   automcu search --target rp2040 --warm-start runs/latest
+
+  automcu search --address auto --runs /shared/runs
 
   automcu search --searcher llm --show-prompt
 
@@ -65,6 +67,9 @@ def search(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key; can be repeated.")
     ] = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="auto|HOST:PORT", help="Join this Ray cluster; with --resume, too.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run's folder; made up if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
     resume: Annotated[Path | None, typer.Option(help="Go on with a run: its folder, e.g. runs/latest.")] = None,
@@ -84,13 +89,16 @@ def search(
     choices["trainer"] = trainer
     points = json.dumps([str(path) for path in warm_start]) if warm_start else None
     flags = {"precision": precision, "seed": seed, "warm_start.runs": points}
+    joined = {"ray_address": address} if address is not None else {}
     if resume is not None:
         if any(change is not None for change in (*choices.values(), *flags.values(), name, settings, sentence)):
             raise ConfigError("--resume goes on with the run's own config.yaml: leave the other flags out.")
         folder, config = RunFolder.existing(resume)
+        config = validate({**config.model_dump(), "resources": {**config.resources.model_dump(), **joined}})
     else:
         said = asked_for(sentence, choices, Console()) if sentence is not None else Wish()
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
+        extra += [f"resources.{key}={json.dumps(value)}" for key, value in joined.items()]
         choices |= {key: value for key, value in said.choices.items() if choices[key] is None}
         config = compose(choices, [*(said.settings if sentence else []), *(settings or []), *extra])
         folder = RunFolder.new(runs, name, config)

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from automcu_ray.core.cost import Cost
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.records.attempt import Attempt, Observation
@@ -20,6 +21,11 @@ class Event(FrozenModel):
     """
 
     model_config = ConfigDict(extra="ignore")
+
+
+Decision = Literal["search", "reassign", "end_search", "train_fully", "ship", "end", "fail"]
+Agent = Literal["", "proposal", "training", "evaluation"]
+CallFailure = Literal["", "invalid call", "wrong role", "wrong task", "engine failed"]
 
 
 class EngineUsed(FrozenModel):
@@ -54,6 +60,37 @@ class RecordAdded(Event):
 
     event: Literal["record"] = "record"
     record: Record
+
+
+class Decided(Event):
+    """The supervisor decided something, on disk before it is carried out: what, whose work, which candidates, and why.
+
+    `reassign` hands an agent's lost work out once more, `fail` ends a run that shared agents brought to a dead end.
+    """
+
+    event: Literal["decided"] = "decided"
+    decision: Decision
+    agent: Agent = ""
+    numbers: tuple[Int64, ...] = ()
+    reason: str
+    at_s: float = 0.0
+
+
+class ToolCalled(Event):
+    """Agents that share one conversation called a tool, or failed to; the transcript is all of these.
+
+    `reply` is what the engine wrote, `said` what the conversation was told then; `failure` is empty for a call that
+    was carried out. `cost` is the call's, which no candidate carries.
+    """
+
+    event: Literal["tool_called"] = "tool_called"
+    role: str = ""
+    tool: str = ""
+    number: Int64 | None = None
+    reply: str
+    said: str
+    failure: CallFailure = ""
+    cost: Cost = Cost()
 
 
 class Searched(Event):
@@ -132,6 +169,8 @@ AnyEvent = Annotated[
     Started
     | Proposed
     | RecordAdded
+    | Decided
+    | ToolCalled
     | Searched
     | Brought
     | TeacherChosen

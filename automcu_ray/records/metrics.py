@@ -6,6 +6,7 @@ from itertools import accumulate, pairwise
 
 from automcu_ray.core.cost import total
 from automcu_ray.core.models import FrozenModel
+from automcu_ray.records.events import ToolCalled
 from automcu_ray.records.record import Record
 
 
@@ -37,6 +38,8 @@ class Metrics(FrozenModel):
     train_seconds: float = 0.0
     tokens: int = 0
     usd: float = 0.0
+    calls: int = 0
+    failed_calls: int = 0
 
     @property
     def best(self) -> float | None:
@@ -51,6 +54,7 @@ def metrics(
     flash_limit_bytes: int,
     instructions_limit: int | None = None,
     started_at_s: Sequence[float] = (),
+    calls: Sequence[ToolCalled] = (),
 ) -> Metrics:
     """Return the metrics of a run within these limits.
 
@@ -60,7 +64,9 @@ def metrics(
         flash_limit_bytes: of the task.
         instructions_limit: of the task; None: there is none.
         started_at_s: when the run began, and went on after each time it had been stopped.
+        calls: of agents that share a conversation, whose cost no candidate carries.
     """
+    talked = total(call.cost for call in calls)
     spent = list(accumulate((record.cost for record in records), initial=total(())))
     trained = [at for at, record in enumerate(records) if record.training is not None]
     asked = [record for record in records if not record.engine_failed]
@@ -95,8 +101,10 @@ def metrics(
         hypervolume=hypervolume(boxes) if boxes else None,
         hypervolume_of_speed=hypervolume(speeds) if speeds else None,
         train_seconds=spent[-1].train_seconds,
-        tokens=spent[-1].tokens,
-        usd=spent[-1].usd,
+        tokens=spent[-1].tokens + talked.tokens,
+        usd=spent[-1].usd + talked.usd,
+        calls=len(calls),
+        failed_calls=sum(bool(call.failure) for call in calls),
     )
 
 

@@ -19,7 +19,7 @@ from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import Concat, Skip
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
-from automcu_ray.records.events import Brought, FinalistEvaluated, Finished, Searched, Started
+from automcu_ray.records.events import Brought, Decided, FinalistEvaluated, Finished, Searched, Started, ToolCalled
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import NetworkManifest, TableManifest
@@ -88,6 +88,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         manifest=manifest if isinstance(manifest, NetworkManifest) else None,
         others=finished.others if finished else {},
         in_table=manifest if isinstance(manifest, TableManifest) else None,
+        decisions=repository.all(Decided),
         diagnoses=[(r.candidate.number, r.diagnosis) for r in records if r.diagnosis],
         started=started,
         brought=brought,
@@ -164,6 +165,8 @@ def _state(config: RunConfig, repository: Repository, finalists: Sequence[Finali
     """Return where the run stands, in a word or three."""
     if repository.last(Finished):
         return "finished"
+    if any(decided.decision == "fail" for decided in repository.all(Decided)):
+        return "no winner"
     begun = [event for event in repository.events if isinstance(event, Started | Searched)]
     searched = begun[-1] if begun and isinstance(begun[-1], Searched) else None
     if searched is not None and searched.interrupted:
@@ -187,7 +190,8 @@ def _cost(repository: Repository, finalists: Sequence[Finalist]) -> Cost:
         for finalist in finalists
     ]
     records = [record.cost for record in repository.records]
-    return total([*records, *(candidate.cost for candidate in repository.pending()), *extra])
+    calls = [call.cost for call in repository.all(ToolCalled)]
+    return total([*records, *calls, *(candidate.cost for candidate in repository.pending()), *extra])
 
 
 def _engine_notice(repository: Repository) -> str:

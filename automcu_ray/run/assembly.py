@@ -17,7 +17,10 @@ from searchers.engines.recording.logging_engine import LoggingEngine
 from searchers.engines.recording.replay_engine import ReplayEngine
 from searchers.gate.gate import Gate
 from searchers.mixed import Mixed
-from searchers.tune_searcher import Budget, TuneSearcher
+from searchers.shared.conversation import SharedConversation
+from searchers.shared.shared_agents import SharedAgents
+from searchers.stopping import Budget
+from searchers.tune_searcher import TuneSearcher
 
 PROPOSALS_PER_TRAINED = 20
 
@@ -40,16 +43,26 @@ def make_searcher(
         recorded = plan.engine.path.parent if isinstance(plan.engine, ReplayEngine) else None
         estimator = known_at_start(folder.llm, recorded, cache.lessons, plan.task)
         gate = Gate(plan.task, workers=workers, check_bounds=plan.check_bounds, estimator=estimator, cache=cache)
+    supervisor = plan.config.supervisor
+    limits = Budget(
+        trained=budget.trained,
+        proposals=budget.proposals or PROPOSALS_PER_TRAINED * budget.trained,
+        tokens=budget.max_tokens,
+        usd=budget.max_usd,
+        enough=supervisor.enough,
+        patience=supervisor.patience,
+    )
+    if supervisor.agents == "shared":
+        assert engine is not None, "the plan has seen to it"
+        calls = supervisor.most_calls(budget.trained)
+        talk = SharedConversation(plan.task, engine, seed=plan.config.seed, trained=budget.trained, calls=calls)
+        tolerance = supervisor.tolerance
+        return SharedAgents(talk, repository=repository, gate=gate, budget=limits, calls=calls, tolerance=tolerance)
     searcher = TuneSearcher(
         pick_proposer(plan.config.searcher, plan.task, seed=plan.config.seed, engine=engine),
         repository=repository,
         gate=gate,
-        budget=Budget(
-            trained=budget.trained,
-            proposals=budget.proposals or PROPOSALS_PER_TRAINED * budget.trained,
-            tokens=budget.max_tokens,
-            usd=budget.max_usd,
-        ),
+        budget=limits,
         lookahead=len(workers) + 2,
         trains_refused=plan.config.gate == "after",
     )

@@ -9,7 +9,7 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.record import Finalist, Record
 
-WAVES = 3  # of finalists at most, where the cheapest network is sought
+WAVES = 3  # of finalists at most, where none can ship or the cheapest network is sought
 _LEAST_ERROR = 0.002  # of a proxy: with fewer mistakes, the ratio says nothing
 _NEVER = float("inf")
 
@@ -20,8 +20,8 @@ def next_finalists(
     """Return the candidates to train fully next; [] where there are enough.
 
     The first `count` are those that promise most; with three `bundles`, the fastest, the smallest and the most accurate
-    are among them. Where all of them turn out too slow with trained weights, the next ones follow; where the cheapest
-    network is sought, others may (`_cheaper`).
+    are among them. Where none can ship (too slow with trained weights, or broken), the next ones follow; where the
+    cheapest network is sought, others may (`_cheaper`).
     """
     known = {finalist.hash for finalist in done}
     ranked = rank_for_finals(records)
@@ -30,7 +30,7 @@ def next_finalists(
     first = [record for record in ranked[:count] if record.candidate.hash not in known]
     if first or len(done) >= WAVES * count:
         return first
-    if all(_too_slow(finalist) for finalist in done):
+    if not any(finalist.usable for finalist in done):
         return [record for record in ranked if record.candidate.hash not in known][:count]
     if task.aim is None:
         return []
@@ -91,11 +91,6 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
         if (cost := aim.cost(record.feasibility)) is not None and cost < min(costs, default=_NEVER)
     ]
     return [record for *_, record in sorted(hopeful, key=lambda row: row[:2])]
-
-
-def _too_slow(finalist: Finalist) -> bool:
-    violations = finalist.feasibility.violations if finalist.feasibility else ()
-    return any(violation.resource == "instructions" for violation in violations)
 
 
 def _accuracy(finalist: Finalist) -> float:

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from automcu_ray.core.errors import ToolMissingError
-from automcu_ray.runtime.config import Logger
 
 _PROJECT = "automcu_ray"
-_LOGGERS: dict[Logger, tuple[str, str, str, dict[str, str]]] = {  # package, module, class, what it is given
+_LOGGERS: dict[str, tuple[str, str, str, dict[str, str]]] = {  # package, module, class, what it is given
     "tensorboard": ("tensorboardX", "ray.tune.logger", "TBXLoggerCallback", {}),
     "wandb": ("wandb", "ray.air.integrations.wandb", "WandbLoggerCallback", {"project": _PROJECT}),
     "mlflow": ("mlflow", "ray.air.integrations.mlflow", "MLflowLoggerCallback", {"experiment_name": _PROJECT}),
 }
 
 
-def require(names: Sequence[Logger]) -> None:
+def require(names: Sequence[str]) -> None:
     """Raise where a logger's package is not installed.
 
     Raises:
@@ -28,7 +27,7 @@ def require(names: Sequence[Logger]) -> None:
             raise ToolMissingError(f"logger {name!r} needs the Python package {package}: pip install {package}.")
 
 
-def callbacks(names: Sequence[Logger]) -> list[Any]:
+def callbacks(names: Sequence[str]) -> list[Any]:
     """Return a new callback of Ray Tune for each logger."""
     made = []
     for name in names:

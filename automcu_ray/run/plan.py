@@ -10,6 +10,7 @@ from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec, explain
 from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.run import loggers
+from automcu_ray.run.supervision import check_supervision
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.config import Plugin, RunConfig
@@ -131,6 +132,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
             raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
     _check_protocols(plan)
     _check_goal(plan)
+    check_supervision(config, asked)
     return plan if begun else replace(plan, points=_points(plan))
 
 

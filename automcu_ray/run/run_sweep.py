@@ -9,11 +9,12 @@ from rich.console import Console
 
 from automcu_ray.core.errors import BoardError, EngineError, ToolchainError
 from automcu_ray.core.folder_lock import held
-from automcu_ray.records.events import Searched, Started
+from automcu_ray.records.events import Searched, Started, ToolCalled
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.metrics import metrics, worked_seconds
 from automcu_ray.reports.console import say, say_interrupted
 from automcu_ray.run import supervisor
+from automcu_ray.run.decisions import Decisions
 from automcu_ray.run.plan import prepare
 from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import ray
@@ -97,7 +98,7 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
     plan, began_s = prepare(run.config, begun=home.journal.exists()), [time.time()]
     if plan.task.on_table:
         interruption.deliver()
-        records, manifest = supervisor.look_up_all(plan)
+        repository, manifest = supervisor.look_up_all(plan)
     else:
         cluster.start(plan.config.resources)  # once: what is started here outlives the run
         manifest = supervisor.run(plan, home, console, resumed=home.config.exists())
@@ -105,12 +106,14 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
         searched = repository.last(Searched)
         if searched is None or searched.interrupted:
             raise KeyboardInterrupt  # Tune ends in peace: what it left is no outcome
-        records = repository.records
         began_s = [event.at_s for event in repository.all(Started)]
+    records, failed = repository.records, bool(Decisions(repository).of("fail"))
     of_winner: dict[str, Any] = {}
     if manifest is not None:
         of_winner = manifest.model_dump(include=_OF_WINNER)
-    elif scored := [record for record in records if record.scored]:  # no finalists: the sizes of the most accurate
+    elif not failed and (
+        scored := [record for record in records if record.scored]
+    ):  # no finalists: the sizes of the most accurate
         report = max(scored, key=lambda record: record.accuracy).feasibility
         of_winner = report.model_dump(include={"ram_bytes", "flash_bytes"}) if report is not None else {}
     limits: dict[str, Any] = {name: getattr(plan.task, name) for name in ("ram_limit_bytes", "flash_limit_bytes")}
@@ -120,8 +123,9 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
         case=run.case.label,
         seed=run.seed,
         name=run.name,
-        metrics=metrics(records, started_at_s=began_s, **limits),
+        metrics=metrics(records, started_at_s=began_s, calls=repository.all(ToolCalled), **limits),
         seconds=worked_seconds(time.time(), began_s, [record.finished_at_s for record in records]),
+        failed=failed,
         by_rules=plan.engine is not None and not plan.engine.is_language_model,
         versions=versions(),
         **of_winner,

@@ -6,11 +6,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from automcu_ray.reports.progress import Progress
 from automcu_ray.run import loggers
 from automcu_ray.run.plan import Plan
 from automcu_ray.runtime import cluster, interruption
@@ -24,20 +23,20 @@ from trainables.tabular import TableTrainable
 TRIALS_PER_TUNER = 1000
 
 
-def run(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) -> None:
-    """Run trials until the searcher is finished, the time is up, or Ctrl-C or SIGTERM.
+def run(plan: Plan, folder: Path, searcher: TuneSearcher, watchers: Sequence[tune.Callback]) -> None:
+    """Run trials until the searcher is finished, the time is up, or Ctrl-C or SIGTERM; `watchers` see each step.
 
     Raises:
         KeyboardInterrupt: the searcher is finished, and what comes after it may not begin; or Ray has died.
     """
     try:
-        _run_tuners(plan, folder, searcher, progress)
+        _run_tuners(plan, folder, searcher, watchers)
     except KeyboardInterrupt:  # where Tune has no handler of its own: between two Tuners, while one begins
         if interruption.urgent() or searcher.exhausted:
             raise
 
 
-def _run_tuners(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Progress) -> None:
+def _run_tuners(plan: Plan, folder: Path, searcher: TuneSearcher, watchers: Sequence[tune.Callback]) -> None:
     """Run one Tuner after the other.
 
     Tune keeps each trial it has run, looks through all of them at every step and writes all into its snapshot, so a
@@ -74,9 +73,9 @@ def _run_tuners(plan: Plan, folder: Path, searcher: TuneSearcher, progress: Prog
                 storage_path=str(folder),
                 verbose=0,
                 # a new list for each Tuner: Tune adds its own, of every trial
-                callbacks=[FeasibilityCallback(searcher), progress, *loggers.callbacks(plan.config.loggers)],
+                callbacks=[FeasibilityCallback(searcher), *watchers, *loggers.callbacks(plan.config.loggers)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                failure_config=tune.FailureConfig(max_failures=1),
+                failure_config=tune.FailureConfig(max_failures=cluster.retries(plan.config.resources)),
             ),
         )
         searcher.stopped = _stopped(math.inf if left_s is None else time.monotonic() + left_s)

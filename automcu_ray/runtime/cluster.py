@@ -15,6 +15,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # at Ray's 15 a busy machine 
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # what reserves no GPU sees none
 
 import ray
+import ray.util.scheduling_strategies
 import torch
 from ray import tune
 
@@ -23,9 +24,23 @@ from automcu_ray.runtime import interruption, ray_patches
 from automcu_ray.runtime.config import Resources
 from automcu_ray.runtime.ray_watch import RayWatch, end_ray
 
-__all__ = ["died", "per_finalist", "per_trial", "ray", "slots", "start", "stop", "toolchain_workers", "tune"]
+__all__ = [
+    "died",
+    "per_finalist",
+    "per_trial",
+    "placement",
+    "ray",
+    "retries",
+    "slots",
+    "start",
+    "stop",
+    "toolchain_workers",
+    "tune",
+]
 
 ENDING_S = 10.0  # a raylet whose agent has died takes seconds to end, while calls to it fail already
+PROBE_S = 60.0
+ANYWHERE = "DEFAULT"
 MOST_FINALIST_CPUS = 8  # nobody has measured that a small network gains by more
 _CODE = Path(__file__).resolve().parents[2]  # the checkout, or site-packages
 _watch: RayWatch | None = None
@@ -59,11 +74,8 @@ def start(resources: Resources, *, boards: int = 0) -> bool:
             }
             ray.init(address="local", **here, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
         else:
-            code = {
-                "py_modules": [str(_CODE / package) for package in _PACKAGES],
-                "env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1"},
-            }
-            ray.init(address=resources.ray_address, runtime_env=code, logging_level="ERROR", log_to_driver=False)
+            os.environ["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"  # of `ray job submit`, where it says the same
+            ray.init(address=resources.ray_address, runtime_env=_code(), logging_level="ERROR", log_to_driver=False)
     except SystemExit:  # by a handler of Ray's
         interruption.interrupt(signal.SIGTERM)
     except Exception as error:  # Ray raises that very class where one of its processes is late
@@ -86,6 +98,15 @@ def start(resources: Resources, *, boards: int = 0) -> bool:
         global _watch
         _watch = RayWatch()
     return True
+
+
+def _code() -> dict[str, Any]:
+    """Return what workers of another machine get: this very code; its configuration comes with each task, typed."""
+    return {
+        "py_modules": [str(_CODE / package) for package in _PACKAGES],
+        "excludes": ["**/__pycache__"],
+        "env_vars": {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1", "RAY_CHDIR_TO_TRIAL_DIR": "0"},
+    }
 
 
 def stop() -> None:
@@ -118,6 +139,41 @@ def _check_loopback() -> None:
             f"Ray needs this machine's loopback address 127.0.0.1, which does not answer: {error.strerror}. "
             "Bring it up: ip link set lo up."
         ) from error
+
+
+def placement(resources: Resources, folder: Path) -> Any:
+    """Return where what leaves files in a run's folder may run: anywhere, if all machines of the cluster see it.
+
+    Otherwise on the driver's own machine, as Ray's scheduling strategy.
+    """
+    if resources.ray_address is None:
+        return ANYWHERE
+    probe = folder / f".seen-{os.getpid()}"
+    probe.touch()
+    look = ray.remote(num_cpus=0, max_retries=0)(lambda path: os.path.exists(path))
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    try:
+        seen = [look.options(scheduling_strategy=_only(node)).remote(str(probe)) for node in nodes]
+        answers, late = ray.wait(seen, num_returns=len(seen), timeout=PROBE_S)
+        return ANYWHERE if not late and all(map(_is_true, answers)) else _only(ray.get_runtime_context().get_node_id())
+    finally:
+        probe.unlink()
+
+
+def _is_true(answer: Any) -> bool:
+    try:
+        return bool(ray.get(answer))
+    except ray.exceptions.RayError:  # a machine that has gone meanwhile
+        return False
+
+
+def _only(node: str) -> Any:
+    return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def retries(resources: Resources) -> int:
+    """Return how often a trial whose worker died is tried again: machines of a cluster may vanish one by one."""
+    return 1 if resources.ray_address is None else 3
 
 
 def per_trial(resources: Resources, *, reserved_gpus: float = 0.0) -> tuple[float, float]:

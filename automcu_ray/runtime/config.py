@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from automcu_ray.core.errors import ConfigError, unknown_name
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
 from automcu_ray.core.objective import Objective
+from automcu_ray.core.supervision import Supervision
 from automcu_ray.core.training_recipe import Positive, Protocols, RankedBy
 from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
@@ -22,7 +23,6 @@ from automcu_ray.runtime.units import in_plain_numbers
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
 _MOST_KEYS, _KEY_CHARS = 20, 80
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
-Logger = Literal["tensorboard", "wandb", "mlflow"]
 OPENERS = {"llm": "capacity", "llm_memory": "capacity"}  # whose first points a searcher begins with, unless told
 
 
@@ -44,8 +44,7 @@ class Budget(FiniteModel):
     Without `finalists` it ends with the search: no winner, no bundle, the test set unread. With three `bundles` the
     fastest and the smallest finalist that are accurate enough ship beside the winner.
 
-    After `max_tokens` (read and written) or `max_usd` nothing more is asked of an engine; what has been proposed is
-    still evaluated.
+    After `max_tokens` (read and written) or `max_usd` no engine is asked; what was proposed is still evaluated.
     """
 
     trained: Positive = 16
@@ -71,15 +70,14 @@ class Resources(FiniteModel):
     gpus_per_trial: Annotated[float, Field(ge=0)] | None = None
     concurrent_trials: Positive | None = None
     toolchain_workers: Positive | None = None
-    ray_address: str | None = None
+    ray_address: Annotated[str, Field(pattern=r"^(auto|[\w.\-\[\]:]+:\d{1,5})$")] | None = None
 
 
 class JailConfig(FiniteModel):
     """Where generated code runs, and what it may use: `none` gives up isolation, the limits stay.
 
-    `memory_mb` comes on top of what torch itself takes, `processes` counts threads, `check_seconds` is for a check, and
-    for building the network where it is trained; `train_seconds` (paper 002's own runs: 1,800) is for the proxy
-    protocol; a finalist has as much for each epoch.
+    `memory_mb` comes on top of what torch takes, `processes` counts threads, `check_seconds` is for a check, and for
+    building what is trained; `train_seconds` (paper 002: 1,800) for the proxy protocol, and each epoch of a finalist.
     """
 
     mode: Literal["bubblewrap", "none"] = "bubblewrap"
@@ -93,10 +91,9 @@ class WarmStart(FrozenModel):
     """Points to evaluate before the searcher proposes anything, `points` of them at most.
 
     Without a number these are five, or half of `budget.trained` where that is less: the searcher is to be heard too.
-    `runs` are folders of earlier runs, of any target, limits and precision: the best of their Pareto fronts, made to
-    fit. Links are followed at once, for runs/latest will soon be another run. What they leave is filled up with the
-    first proposals of `searcher`: `capacity`, or with options `{name: capacity, ...}`. Unless they write code or it is
-    null, `llm` and `llm_memory` begin with those of `capacity`: what needs no model is not asked of one.
+    `runs` are folders of earlier runs, of any target and limits: the best of their Pareto fronts, made to fit. Links
+    are followed at once, for runs/latest will soon be another. The rest are the first proposals of `searcher`:
+    `capacity`, or `{name: capacity, ...}` with options. It is that one for `llm` and `llm_memory`, unless null or code.
     """
 
     runs: Annotated[
@@ -113,16 +110,14 @@ class RunConfig(FrozenModel):
 
     `second_opinions` are backends that build the finalists too: `[vela]`, or with options `[{name: vela, ...}]`.
     `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
-    `points_to_evaluate` come first of all: networks as JSON objects; on tasks that want cells, cells as JSON objects
-    or as the benchmark writes them. `warm_start` adds more.
+    `points_to_evaluate` come first: networks, or cells, as JSON objects; cells as the benchmark writes them, too.
     `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
-    With a `skeleton` candidates are cells of NAS-Bench-201, built into it. `loggers` are Ray Tune's own.
     """
 
     task: str
     seed: int = 0
     dataset: Plugin
-    skeleton: Skeleton | None = None
+    skeleton: Skeleton | None = None  # candidates are cells of NAS-Bench-201, built into it
     precision: Precision = "int8"
     objective: Objective = "accuracy"
     constraints: Constraints = Constraints()
@@ -134,10 +129,11 @@ class RunConfig(FrozenModel):
     trainer: Protocols
     budget: Budget = Budget()
     gate: Literal["before", "after"] = "before"
+    supervisor: Supervision = Supervision()
     board: BoardConfig = BoardConfig()
     resources: Resources = Resources()
     jail: JailConfig = JailConfig()
-    loggers: tuple[Logger, ...] = ()
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()  # Ray Tune's own
     points_to_evaluate: tuple[dict[str, Any] | str, ...] = ()
     warm_start: WarmStart = WarmStart()
 
@@ -197,6 +193,8 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
 def _open(config: dict[str, Any]) -> None:
     """Let `warm_start.searcher` be the searcher's usual opener where nothing is said, in place."""
     searcher, warm = config["searcher"], config.setdefault("warm_start", {})
+    if isinstance(found := config.get("supervisor"), dict) and found.get("agents") == "shared":
+        return  # who share a conversation propose all by themselves
     if isinstance(warm, dict) and isinstance(searcher, dict) and searcher.get("form") != "code":
         opener = OPENERS.get(str(searcher.get("name")))
         warm |= {"searcher": opener} if opener and "searcher" not in warm else {}

@@ -54,7 +54,7 @@ class RayWatch:
 
 
 def end_ray(servers: list[int] | None = None) -> None:
-    """Kill what is left of a Ray that this process has started: its servers, their children, and agents without parent."""
+    """Kill what is left of a Ray that this process has started: servers, their children, agents without a parent."""
     for pid in [pid for pid, _ in _servers()] if servers is None else servers:
         for left in (*_children(pid), pid):
             with contextlib.suppress(ProcessLookupError):

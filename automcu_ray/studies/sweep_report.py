@@ -62,6 +62,7 @@ _COLUMNS = (
     Column("hypervolume", lambda run: run.metrics.hypervolume, 3),
     Column("feasible at first ask %", lambda run: _percent(run.metrics.feasible_at_first_ask), 1),
     Column("failed proposals %", lambda run: _percent(run.metrics.failure_rate), 1),
+    Column("failed calls", lambda run: run.metrics.failed_calls if run.metrics.calls else None, 1),
     Column("trained", lambda run: run.metrics.trained, 1),
     Column("distinct", lambda run: run.metrics.distinct, 1),
     Column("tokens", lambda run: run.metrics.tokens or None, 0),
@@ -138,7 +139,7 @@ def _case(sweep: Sweep, case: str, results: Sequence[RunResult]) -> Grid:
     for arm in sweep.arms:
         mine = [result for result in results if result.arm == arm.label]
         cells = [tested[arm.label] if column is chief else _spread(column, mine) for column in columns]
-        failed = sum(result.metrics.best is None for result in mine)
+        failed = sum(result.failed or result.metrics.best is None for result in mine)
         rows.append([Cell(arm.label), *cells, Cell(f"{failed} of {len(mine)}")])
     for known in sweep.published:
         values = [known.values.get(case if column is chief else column.head) for column in columns]

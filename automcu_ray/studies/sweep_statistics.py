@@ -26,7 +26,7 @@ class RunResult(FrozenModel):
 
     `val_accuracy` chose the winner; `test_accuracy` was read once, for it. Of a search without finalists the sizes are
     those of its best candidate. `seconds` are of work, wherever it was interrupted; `by_rules`: a searcher that asks an
-    engine had rules in place of a language model.
+    engine had rules in place of a language model; `failed`: agents that share a conversation came to a dead end.
     """
 
     arm: str
@@ -40,6 +40,7 @@ class RunResult(FrozenModel):
     ram_bytes: int | None = None
     flash_bytes: int | None = None
     by_rules: bool = False
+    failed: bool = False
     versions: dict[str, str]
 
 

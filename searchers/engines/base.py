@@ -138,6 +138,7 @@ class Engine(ABC):
     Attributes:
         model: what answers, by its own name.
         is_language_model: False for rules that stand in for one.
+        calls_tools: it can answer with a call of a tool; rules that read no prompt cannot.
         free: its answers cost nothing, so that nothing is gained by asking it less often.
         instant: it answers in milliseconds, so that no thread is needed.
         gpus: share of a GPU that it reserves in Ray.
@@ -150,6 +151,7 @@ class Engine(ABC):
     name = "engine"
     model: str = ""
     is_language_model = True
+    calls_tools = True
     free = False
     instant = False
     gpus: float = 0.0

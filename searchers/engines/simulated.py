@@ -35,6 +35,7 @@ class Row(NamedTuple):
     network: str
     accuracy: float | None
     flash: float | None
+    number: int = 0
 
 
 class SimulatedEngine(Engine):
@@ -76,6 +77,8 @@ class SimulatedEngine(Engine):
         fields = (request.json_schema or {}).get("properties", {})
         if "problem" in fields:
             return {"problem": "the best is not good enough yet", "suggestion": f"edit {rng.randint(1, 9)}: widen it"}
+        if "tool" in fields:
+            return self._call(request, text, rng)
         rows, limit = read_rows(text), _flash_limit(text)
         if "operations" in fields:
             names = fields["operations"]["items"]["enum"]
@@ -91,6 +94,37 @@ class SimulatedEngine(Engine):
             return {"plan": "the best so far, changed in one place", "networks": found}
         specs = [_json(network) for network in found]
         return {"candidates": specs} if "candidates" in fields else specs[0]
+
+    def _call(self, request: Request, text: str, rng: Random) -> dict[str, Any]:
+        """Return the call that is due in a conversation with tools; in its errors it does as agents do that mix roles.
+
+        It goes by the last outcome that it was told: proposed, fits, trained or refused.
+        """
+        said = [message.content for message in request.messages[1:] if message.role == "user"]
+        rows, limit, cells = read_rows(text), _flash_limit(text), "six letters" in text
+        proposed, fits = (rf"#(\d+) {state}" for state in ("is proposed", "fits"))
+        last = next((one for one in reversed(said) if re.match(rf"{proposed}|{fits}|#\d+ [^|]* \| ", one)), "")
+        if rng.random() < self.errors:
+            wrong = rng.choice(("training", "evaluation"))
+            number = 1000 + len(said)
+            return rng.choice(
+                (
+                    {"plan": "I would widen it"},
+                    {"role": wrong, "tool": "propose", "network": "c8"},
+                    {"role": wrong, "tool": {"training": "train", "evaluation": "evaluate"}[wrong], "number": number},
+                )
+            )
+        if found := re.match(proposed, last):
+            return {"role": "evaluation", "tool": "evaluate", "number": int(found[1])}
+        if found := re.match(fits, last):
+            return {"role": "training", "tool": "train", "number": int(found[1])}
+        if "\n0 trainings left" in last:
+            best = max(rows, key=lambda row: row.accuracy or 0)
+            return {"role": "supervisor", "tool": "deploy", "number": best.number}
+        seen = [row.network for row in rows]
+        able = SimulatedEngine(skill=self.skill, errors=0.0)  # its errors are drawn above, once a reply
+        network = able._cell(rows, seen, _CELL_LETTERS, rng) if cells else able._network(rows, seen, limit, rng)
+        return {"role": "proposal", "tool": "propose", "network": network}
 
     def _network(self, rows: Sequence[Row], seen: Sequence[str], limit: float, rng: Random) -> str:
         trained = [row for row in rows if row.accuracy is not None]
@@ -135,12 +169,12 @@ def pieces(text: str) -> int:
 def read_rows(text: str) -> list[Row]:
     """Return what a prompt says of candidates: rows of the compact form, else networks and figures as JSON."""
     rows = []
-    for _, network, rest in _ROW.findall(text):
+    for number_of, network, rest in _ROW.findall(text):
         cells = [cell.strip() for cell in rest.split("|")]
         number = re.match(r"\d+\.\d+", cells[0])
         size = re.fullmatch(r"~?(\d+\.\d)", cells[2]) if number and len(cells) > 2 else None
         flash = float(size[1]) if size else None
-        rows.append(Row(network, float(number[0]) if number else None, flash))
+        rows.append(Row(network, float(number[0]) if number else None, flash, int(number_of)))
     if rows:
         return rows
     found = list(_NETWORK.finditer(text))

@@ -18,7 +18,6 @@ from automcu_ray.sizing.size_model import Estimator
 from automcu_ray.sizing.verdict_cache import VerdictCache
 
 MAX_DEATHS = 3  # of workers over one candidate
-RESTART_S = 3.0  # a worker that died takes about that long to come back; asked earlier, it would seem to die again
 Verdict = tuple[Candidate, FeasibilityReport]
 
 
@@ -58,8 +57,9 @@ class Gate:
         self.timeout_s = timeout_s
         self.queue: deque[Candidate] = deque()
         self.deaths: dict[str, int] = {}
+        self.asked_again: deque[Candidate] = deque()  # after a worker's death; whoever reads it takes them out
         self._running: dict[Any, _Check] = {}
-        self._back_at_s: dict[str, float] = {}
+        self._away: dict[str, tuple[Any, float]] = {}  # workers that died: a sign of life, and how long it is awaited
 
     @property
     def waiting(self) -> int:
@@ -86,7 +86,7 @@ class Gate:
             if check.started_at_s < deadline:  # it hangs: its actor is killed, and Ray starts it anew
                 del self._running[ref]
                 ray.kill(ray.get_actor(check.worker), no_restart=False)
-                self._back_at_s[check.worker] = time.monotonic() + RESTART_S
+                self._await(check.worker)
                 report = _broken(f"the toolchain gave no verdict within {self.timeout_s:.0f} s")
                 verdicts.append((check.candidate, report))
         self._start()
@@ -118,14 +118,33 @@ class Gate:
         )
 
     def _start(self) -> None:
-        now = time.monotonic()
-        busy = {check.worker for check in self._running.values()}
-        busy |= {worker for worker, at_s in self._back_at_s.items() if at_s > now}
+        self._away = {worker: sign for worker, sign in map(self._look, self._away) if sign is not None}
+        busy = {check.worker for check in self._running.values()} | self._away.keys()
         for worker in self.workers:
             if self.queue and worker not in busy:
                 candidate = self.queue.popleft()
                 ref = ray.get_actor(worker).check.remote(candidate)
                 self._running[ref] = _Check(candidate, worker)
+
+    def _await(self, worker: str) -> None:
+        """Ask nothing of a worker that died until it answers: asked while it starts anew, it would seem to die again.
+
+        That takes seconds, or half a minute where its machine has vanished.
+        """
+        self._away[worker] = (ray.get_actor(worker).__ray_ready__.remote(), time.monotonic() + self.timeout_s)
+
+    def _look(self, worker: str) -> tuple[str, tuple[Any, float] | None]:
+        """Return a worker that died with the sign of life that is awaited; None where it is back, or late."""
+        ref, until_s = self._away[worker]
+        if time.monotonic() > until_s:
+            return worker, None
+        if not ray.wait([ref], timeout=0)[0]:
+            return worker, (ref, until_s)
+        try:
+            ray.get(ref)
+        except ray.exceptions.RayActorError:
+            return worker, (ray.get_actor(worker).__ray_ready__.remote(), until_s)
+        return worker, None
 
     def _answer(self, ref: Any) -> Verdict | None:
         """Return a finished check's verdict, or None where its actor died and the question is asked again."""
@@ -134,10 +153,11 @@ class Gate:
         try:
             report: FeasibilityReport = ray.get(ref)
         except ray.exceptions.RayActorError:
-            self._back_at_s[check.worker] = time.monotonic() + RESTART_S
+            self._await(check.worker)
             self.deaths[candidate.hash] = self.deaths.get(candidate.hash, 0) + 1
             if self.deaths[candidate.hash] < MAX_DEATHS:
                 self.queue.append(candidate)
+                self.asked_again.append(candidate)
                 return None
             return candidate, _broken(f"the toolchain broke: its process died {MAX_DEATHS} times over this candidate")
         except (ray.exceptions.RayError, ToolchainError) as error:
@@ -152,7 +172,7 @@ class Gate:
     def __getstate__(self) -> dict[str, Any]:
         """Handles do not survive pickling: what was running is asked again."""
         queue = deque([check.candidate for check in self._running.values()]) + self.queue
-        return {**self.__dict__, "queue": queue, "_running": {}, "_back_at_s": {}}
+        return {**self.__dict__, "queue": queue, "_running": {}, "_away": {}}
 
 
 class FeasibilityCallback(tune.Callback):  # type: ignore[misc]

@@ -19,7 +19,8 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.record import TrainingSummary
 from searchers.random import Random as RandomProposer
-from searchers.tune_searcher import Budget, TuneSearcher
+from searchers.stopping import Budget
+from searchers.tune_searcher import TuneSearcher
 from tests.faults.tally import Tally, events
 
 COUNT, SEED = int(os.environ.get("FAULTS", "10")), int(os.environ.get("FAULTS_SEED", "0"))

@@ -14,7 +14,8 @@ from automcu_ray.testing.searcher_contract import drive
 from searchers import pick_proposer
 from searchers.engines.offline.engine import OfflineEngine
 from searchers.gate.gate import Gate
-from searchers.tune_searcher import Budget, TuneSearcher
+from searchers.stopping import Budget
+from searchers.tune_searcher import TuneSearcher
 
 LEARNING = ("evolution", "heuristic", "capacity", "bayesian", "mixed", "llm", "llm_memory")
 FAST = ("capacity", "evolution", "llm_memory")

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.records.record import Finalist
@@ -22,6 +22,7 @@ def run_finalists(
     *,
     cpus: float,
     gpus: float,
+    where: Any = "DEFAULT",
     on_result: Callable[[Finalist], None],
     on_wait: Callable[[str], None],
     on_teacher: Callable[[Candidate], None],
@@ -31,7 +32,7 @@ def run_finalists(
     Where the protocol distils and the pipeline has no teacher yet, all that will be rounded are trained in float first;
     `on_teacher` gets the one of them that validates best.
     A worker that dies is tried again twice; then the finalist's `reason` says so. So it does of an error that is ours:
-    it must not cost the hours of the others. An interrupt cancels them all.
+    it must not cost the hours of the others. An interrupt cancels them all. `where` is Ray's scheduling strategy.
     """
     epochs = {one.number: pipeline.protocol.epochs + pipeline.qat_epochs(one) for one in candidates}
     before = {one.number: _epoch(pipeline, one) for one in candidates}  # of a run that was interrupted
@@ -46,7 +47,8 @@ def run_finalists(
         on_wait(", ".join(lines))
 
     def each(step: Step[Result], some: Sequence[Candidate]) -> Iterator[tuple[Candidate, Result | str]]:
-        return in_parallel(step, some, pipeline, cpus=cpus, gpus=gpus, breaks=ray.exceptions.RayError, on_wait=wait)
+        breaks = ray.exceptions.RayError
+        return in_parallel(step, some, pipeline, cpus=cpus, gpus=gpus, where=where, breaks=breaks, on_wait=wait)
 
     if pipeline.protocol.distill and pipeline.teacher is None:
         students = [candidate for candidate in candidates if pipeline.qat_epochs(candidate)]

@@ -24,6 +24,7 @@ class OfflineEngine(Engine):
     name = "offline"
     model = "offline-rules"
     is_language_model = False
+    calls_tools = False
     free = True
     instant = True
 

@@ -107,6 +107,8 @@ LATEST: list[dict[str, Any]] = [
     {"event": "brought", "file": "model.onnx", "command": "automcu deploy model.onnx", "changes": []},
     {"event": "attempt_made", "attempt": ATTEMPT},
     {"event": "attempt_observed", "observation": OBSERVATION},
+    {"event": "decided", "decision": "ship", "agent": "", "numbers": [1], "reason": "the best", "at_s": 1.8e9},
+    {"event": "tool_called", "role": "training", "tool": "train", "number": 1, "reply": "{}", "said": "no"},
 ]
 FIRST: list[dict[str, Any]] = [  # as the first version wrote them
     {key: value for key, value in LATEST[0].items() if key != "data"},

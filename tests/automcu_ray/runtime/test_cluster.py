@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from automcu_ray.core.errors import ConfigError, ToolMissingError
 from automcu_ray.runtime import cluster, interruption, ray_watch
@@ -118,6 +120,33 @@ def test_no_other_cluster_is_joined_unless_asked(fresh: dict[str, Any], monkeypa
     assert fresh["address"] == "local"
     assert cluster.start(Resources(ray_address="10.0.0.1:6379"))
     assert fresh["address"] == "10.0.0.1:6379"
+
+
+def test_workers_of_a_cluster_get_the_packages_and_nothing_else(fresh: dict[str, Any]) -> None:
+    cluster.start(Resources(ray_address="auto"))
+    sent = [Path(path) for path in fresh["runtime_env"]["py_modules"]]
+    assert [path.name for path in sent] == ["automcu_ray", "backends", "searchers", "trainables"]
+    assert all((path / "__init__.py").is_file() for path in sent)
+    assert not {"working_dir", "pip", "conda"} & fresh["runtime_env"].keys()
+
+
+@pytest.mark.parametrize("address", ["head", "ray://10.0.0.1:10001", "10.0.0.1:port", "", "a b:1"])
+def test_an_address_that_ray_could_not_join_is_refused(address: str) -> None:
+    with pytest.raises(ValidationError, match="ray_address"):
+        Resources(ray_address=address)
+
+
+def test_where_a_machine_does_not_see_the_folder_work_stays_on_the_drivers_own(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = Resources(ray_address="auto")
+    assert cluster.placement(Resources(), tmp_path / "none") == cluster.ANYWHERE
+    assert cluster.placement(joined, tmp_path) == cluster.ANYWHERE
+    (here,) = cluster.ray.nodes()
+    gone = {"NodeID": "0" * len(here["NodeID"]), "Alive": True}
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: [here, gone])
+    assert cluster.placement(joined, tmp_path).node_id == here["NodeID"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ray_itself_says_nothing_of_a_process_that_died(

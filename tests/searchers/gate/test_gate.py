@@ -166,3 +166,35 @@ def test_pickling_asks_again_what_was_running(digits_task: Task, workers: list[s
     copy: Any = cloudpickle.loads(cloudpickle.dumps(gate))
     assert wait(copy)[0][0].number == 7
     wait(gate)
+
+
+def test_a_worker_that_is_away_for_long_counts_as_one_death(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its machine has vanished: Ray needs half a minute to start it elsewhere."""
+    asked: list[str] = []
+
+    class Method:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def remote(self, *about: Any) -> str:
+            asked.append(self.name)
+            return f"{self.name} {len(asked)}"
+
+    class Worker:
+        check = Method("check")
+        __ray_ready__ = Method("ready")
+
+    def get(ref: str) -> FeasibilityReport:
+        if len(asked) < 8:
+            raise ray.exceptions.ActorUnavailableError("it is starting anew", None)
+        return REPORT
+
+    monkeypatch.setattr(ray, "get_actor", lambda name: Worker)
+    monkeypatch.setattr(ray, "wait", lambda refs, **about: (refs, []))
+    monkeypatch.setattr(ray, "get", get)
+    gate = Gate(digits_task, workers=["far"])
+    assert gate.submit(candidate(digits_task, 4)) is None
+    verdicts = [verdict for _ in range(20) for verdict in gate.poll()]
+    assert [report.feasible for _, report in verdicts] == [True]
+    assert asked == ["check", *["ready"] * 7, "check"]
+    assert list(gate.deaths.values()) == [1] and len(gate.asked_again) == 1

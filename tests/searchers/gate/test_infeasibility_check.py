@@ -12,7 +12,8 @@ from automcu_ray.sizing.footprint import footprint
 from searchers.gate.gate import Gate
 from searchers.gate.infeasibility_check import PATIENCE, _verdict, smallest
 from searchers.random import Random
-from searchers.tune_searcher import Budget, TuneSearcher
+from searchers.stopping import Budget
+from searchers.tune_searcher import TuneSearcher
 from searchers.tune_searchers import RandomSearch
 from tests.searchers.conftest import refused
 

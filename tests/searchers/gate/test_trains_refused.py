@@ -7,7 +7,8 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.record import Record
 from searchers.random import Random
-from searchers.tune_searcher import Budget, TuneSearcher
+from searchers.stopping import Budget
+from searchers.tune_searcher import TuneSearcher
 from searchers.tune_searchers import RandomSearch
 
 
