@@ -8,8 +8,6 @@ import typer
 from rich.console import Console
 
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.reports.console import say
-from automcu_ray.reports.server import ReportServer
 
 EPILOG = """
 Examples:
@@ -29,6 +27,9 @@ def watch(
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve the report of a run, finished or not, on this machine; it is shown anew as results come."""
+    from automcu_ray.reports.console import say  # these take a second, which the other commands need not wait for
+    from automcu_ray.reports.server import ReportServer
+
     folder = run.resolve()
     if not (folder / "config.yaml").is_file():
         raise ConfigError(f"no run in {run}: a folder that holds config.yaml is wanted, like runs/latest.")

@@ -235,9 +235,9 @@ def test_blind_names_are_for_cells_alone(task: Task, cells: Task) -> None:
 class TestSimulatedEngine:
     def test_it_reads_rows_and_the_json_of_the_papers(self) -> None:
         told = "#3 c16 r16 | 98.10 ±1.6 | 4.4 | 34.7 | #1: +r16: +1\n#4 c8 | infeasible: flash 8 of 9 over\n"
-        assert [tuple(row) for row in read_rows(told)] == [("c16 r16", 98.1, 34.7), ("c8", None, None)]
+        assert [tuple(row) for row in read_rows(told)] == [("c16 r16", 98.1, 34.7, 3), ("c8", None, None, 4)]
         told = '{"backbone": [{"type": "conv", "out_channels": 8}]}\n{"accuracy": 0.9, "flash_bytes": 2048}'
-        assert [tuple(row) for row in read_rows(told)] == [("c8", 90.0, 2.0)]
+        assert [tuple(row) for row in read_rows(told)] == [("c8", 90.0, 2.0, 0)]
 
     def test_skill_shows(self, task: Task) -> None:
         def best(skill: float) -> float:
