@@ -52,6 +52,6 @@ def _carry(ours: int, port: int, ended: threading.Event) -> None:
             data = os.read(source, _CHUNK_BYTES)
             if not data:
                 return
-            while data:
-                select.select([], [other[source]], [])
-                data = data[os.write(other[source], data) :]
+            while data and not ended.is_set():
+                if select.select([], [other[source]], [], _POLL_S)[1]:
+                    data = data[os.write(other[source], data) :]
