@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, search, verify, watch
+from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, mlperf, search, verify, watch
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -42,6 +42,7 @@ app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)
 app.command(epilog=fidelity.EPILOG)(fidelity.fidelity)
 app.command(epilog=arena.EPILOG)(arena.arena)
+app.command(epilog=mlperf.EPILOG)(mlperf.mlperf)
 app.command()(doctor.doctor)
 
 

@@ -19,6 +19,9 @@ MODULES = (
     *("torch", "torch.nn", "torch.nn.functional", "torch.nn.init"),
     *("torch.nn.modules", "torch.nn.parameter", "torch.nn.utils"),
 )
+_NEEDED = "torch, torch.nn (functional, init, modules, parameter, utils), " + ", ".join(
+    name for name in MODULES if "." not in name and name not in ("torch", "typing_extensions")
+)
 _BUILTINS = frozenset(
     """__import__ breakpoint compile delattr dir eval exec exit globals input locals open quit vars""".split()
 )
@@ -196,7 +199,7 @@ def _objection_to_import(node: ast.Import | ast.ImportFrom) -> str:
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or "."]
     for module in modules:
         if module not in MODULES or (isinstance(node, ast.ImportFrom) and node.level):
-            return f"import of {module}: a network needs only {', '.join(MODULES)}"
+            return f"import of {module}: a network needs only {_NEEDED}"
     if isinstance(node, ast.ImportFrom) and node.module == "torch":
         for alias in node.names:
             if alias.name in _TORCH:

@@ -39,6 +39,22 @@ class Uart(FrozenModel):
     source: str = ""
 
 
+class Write(FrozenModel):
+    """A value that is written to a register."""
+
+    address: int = Field(ge=0, lt=1 << 32)
+    value: int = Field(ge=0, lt=1 << 32)
+
+
+class TimingPin(FrozenModel):
+    """A pin whose falling edge a power monitor takes for a time stamp."""
+
+    name: str
+    high: Write
+    low: Write
+    source: str
+
+
 class Emulator(FrozenModel):
     """A machine of QEMU that runs the target's code.
 
@@ -74,6 +90,7 @@ class McuTarget(FrozenModel):
     ram: dict[str, MemoryRegion] = Field(min_length=1)
     flash: MemoryRegion
     uart: Uart = Uart()
+    timing_pin: TimingPin | None = None
     emulator: Emulator | None = None
     accelerator: Accelerator | None = None
     cycles_per_instruction: CyclesPerInstruction | None = None

@@ -25,11 +25,17 @@ class QemuBoard(Board):
 
     So a SysTick tick is `1e9 / systick_hz` instructions (5.95 on a netduinoplus2, 62.5 on a microbit), a count is the
     same in every run, and its resolution is one tick. Instructions, not cycles: QEMU models no timing.
+
+    With `icount_shift` an instruction takes `2 ** icount_shift` virtual nanoseconds, for firmware that tells the time.
     """
 
     name = "qemu"
     programs: ClassVar[tuple[str, ...]] = (QEMU,)
     measures: ClassVar[frozenset[str]] = frozenset({"stack", "instructions"})
+
+    def __init__(self, *, timeout_s: float = 120, icount_shift: int = 0) -> None:
+        super().__init__(timeout_s=timeout_s)
+        self.icount_shift = icount_shift
 
     @contextmanager
     def connect(self, elf: Path, target: McuTarget) -> Iterator[Port]:
@@ -38,7 +44,7 @@ class QemuBoard(Board):
             # QEMU inherits a socket that already listens: no port to guess, no moment to wait for.
             listener.bind(("127.0.0.1", 0))
             listener.listen(1)
-            argv = command(machine, elf.resolve(), listener.fileno())  # QEMU runs in another folder
+            argv = command(machine, elf.resolve(), listener.fileno(), self.icount_shift)  # QEMU runs in another folder
             stderr = Path(folder, f"{QEMU}.stderr")
             with running(argv, cwd=Path(folder), pass_fds=[listener.fileno()]) as qemu, _last_words(qemu, stderr):
                 address, port = listener.getsockname()
@@ -51,7 +57,7 @@ class QemuBoard(Board):
                     yield connection
 
     def instructions(self, ticks: int, target: McuTarget) -> int:
-        return round(ticks * NANOSECONDS / find_machine(_machine(target)).systick_hz)
+        return round(ticks * NANOSECONDS / find_machine(_machine(target)).systick_hz / (1 << self.icount_shift))
 
     def version(self) -> str:
         said = run_program([QEMU, "--version"], timeout_s=30, cwd=scratch_folder()).stdout
@@ -61,7 +67,7 @@ class QemuBoard(Board):
         return f"{self.name} {_machine(target)}"
 
 
-def command(machine: str, elf: Path, listener: int) -> list[str]:
+def command(machine: str, elf: Path, listener: int, icount_shift: int = 0) -> list[str]:
     """Return QEMU's arguments; `listener` is the file descriptor of a listening socket."""
     return [
         QEMU,
@@ -69,7 +75,7 @@ def command(machine: str, elf: Path, listener: int) -> list[str]:
         *("-kernel", str(elf)),
         *("-display", "none"),
         *("-monitor", "none"),
-        *("-icount", "shift=0"),
+        *("-icount", f"shift={icount_shift}"),
         *("-chardev", f"socket,id=uart,fd={listener},server=on,wait=on"),
         *("-serial", "chardev:uart"),
     ]

@@ -26,7 +26,9 @@ def test_help_names_every_subcommand_and_where_to_begin(
 ) -> None:
     assert automcu(monkeypatch, "--help") == 0
     said = capsys.readouterr().out
-    assert all(word in said for word in ("search", "ablate", "fidelity", "arena", "doctor", "automcu search --task"))
+    assert all(
+        word in said for word in ("search", "ablate", "fidelity", "arena", "mlperf", "doctor", "automcu search --task")
+    )
 
 
 @pytest.mark.parametrize("command", ["search", "ablate", "fidelity"])
