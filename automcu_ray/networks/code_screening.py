@@ -85,7 +85,7 @@ def screen(code: str) -> None:
             torch_names |= {alias.asname or "torch" for alias in node.names if alias.name == "torch"}
     for node in ast.walk(tree):
         if why := _objection(node, own, torch_names):
-            raise CodeError(f"line {getattr(node, 'lineno', 1)}: {why}")
+            raise CodeError(f"line {getattr(node, 'lineno', 1)}: {why}"[:300])  # names may be of any length
     with _bounded_depth():
         _want_net(tree)
 

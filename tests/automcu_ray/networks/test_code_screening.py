@@ -143,3 +143,9 @@ def test_comments_docstrings_and_layout_do_not_make_another_network() -> None:
     assert code_hash('"""A net."""\n' + commented.replace("(64, 10)", "(64,\n  10)")) == code_hash(NET)
     assert code_hash(NET.replace("64", "65")) != code_hash(NET)
     assert len(code_hash(NET)) == 12
+
+
+def test_an_objection_is_short_whatever_the_name() -> None:
+    with pytest.raises(CodeError) as refusal:
+        screen(f"import {'a' * 5_000}\n")
+    assert len(str(refusal.value)) == 300
