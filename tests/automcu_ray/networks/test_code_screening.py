@@ -147,5 +147,5 @@ def test_comments_docstrings_and_layout_do_not_make_another_network() -> None:
 
 def test_an_objection_is_short_whatever_the_name() -> None:
     with pytest.raises(CodeError) as refusal:
-        screen(f"import {'a' * 5_000}\n")
+        screen(f"import {'a' * 5_000} as long\nlong.run()\n")
     assert len(str(refusal.value)) == 300
