@@ -6,15 +6,18 @@ from pathlib import Path
 import numpy as np
 
 from automcu_ray.core.errors import ConfigError
+from backends.instruments.base import Instrument
 from backends.instruments.trace import PowerTrace
 
 
-class Replay:
-    """Gives back a trace of current.
+class Replay(Instrument):
+    """Gives back a recorded trace of current.
 
     Args:
         path: an .npz with `amperes` (1-d), `rate_hz` and `volts`.
     """
+
+    name = "replay"
 
     def __init__(self, *, path: Path) -> None:
         try:
@@ -30,6 +33,15 @@ class Replay:
     def record(self, seconds: float) -> PowerTrace:
         """Return the first seconds of the trace."""
         return self.trace.between(0, seconds)
+
+    def start(self) -> None:
+        """Nothing: all of it is there."""
+
+    def stop(self) -> PowerTrace:
+        return self.trace
+
+    def close(self) -> None:
+        """Nothing was opened."""
 
 
 def save(trace: PowerTrace, path: Path) -> None:

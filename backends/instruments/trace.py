@@ -8,15 +8,22 @@ import numpy.typing as npt
 from automcu_ray.core.errors import BoardError
 
 Floats = npt.NDArray[np.float64]
+KELVIN = 273.15  # of 0 degrees Celsius
 
 
 @dataclass(frozen=True)
 class PowerTrace:
-    """Current in ampere, sampled at `rate_hz` from second 0 on, at a supply of `volts` (a number, or one a sample)."""
+    """Current in ampere, sampled at `rate_hz` from second 0 on, at a supply of `volts` (a number, or one a sample).
+
+    `started_s` is what `time.monotonic` said at second 0, so that lines of the serial port can be markers. `logic` are
+    digital inputs, a bit a channel, where the instrument has them.
+    """
 
     amperes: Floats
     rate_hz: float
     volts: float | Floats = 3.3
+    started_s: float = 0.0
+    logic: npt.NDArray[np.uint8] | None = None
 
     @property
     def seconds(self) -> float:
@@ -33,7 +40,27 @@ class PowerTrace:
             raise BoardError(f"markers should lie within 0 to {self.seconds:g} s, found {start_s:g} and {end_s:g}.")
         part = slice(round(start_s * self.rate_hz), round(end_s * self.rate_hz))
         volts = self.volts if isinstance(self.volts, float) else self.volts[part]
-        return PowerTrace(self.amperes[part], self.rate_hz, volts)
+        logic = None if self.logic is None else self.logic[part]
+        return PowerTrace(self.amperes[part], self.rate_hz, volts, self.started_s + start_s, logic)
+
+    def between_lines(self, first_s: float, last_s: float) -> "PowerTrace":
+        """Return the part between two moments of `time.monotonic`, at which lines of the serial port came.
+
+        Raises:
+            BoardError: as for `between`.
+        """
+        return self.between(first_s - self.started_s, last_s - self.started_s)
+
+    def falling_edges_s(self, channel: int) -> list[float]:
+        """Return the seconds at which a digital input fell, as the timing pin of MLPerf's energy mode does.
+
+        Raises:
+            BoardError: the instrument recorded no digital inputs.
+        """
+        if self.logic is None:
+            raise BoardError("this instrument records no digital inputs: take lines of the serial port as markers.")
+        level = (self.logic >> channel) & 1
+        return [float(at) / self.rate_hz for at in np.flatnonzero((level[:-1] == 1) & (level[1:] == 0)) + 1]
 
     @property
     def peak_amperes(self) -> float:
