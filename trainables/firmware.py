@@ -14,7 +14,9 @@ from backends.arena.probe import trouble_of
 from backends.boards import make_board
 from backends.boards.base import Board
 from backends.boards.pool import BoardEntry, Pool
+from backends.instruments.base import InstrumentError
 from trainables.arena.checks import Examination
+from trainables.arena.recording import recorder
 from trainables.arena.workload import Workload
 
 TRIES = 8  # on boards that may be broken
@@ -63,18 +65,22 @@ def examine(
     """Return the observation of an artifact; boards that break on the way are none of its business.
 
     Where a talk with the board breaks off, the probe decides: a board that fails it is noted and another one tried; on
-    boards that pass it, the artifact is asked twice before it is to blame.
+    boards that pass it, the artifact is asked twice before it is to blame. A fault of the instrument beside a board is
+    one of the board's.
     """
     silent, trouble = 0, ""
     for tried in range(TRIES):
         try:
             with pool.lease(LEASE_S) as entry:
                 board = make(entry, task.feasibility.run_seconds)
-                examination = Examination(task, workload, board)
+                record = recorder(entry, pool.folder / "instruments")
+                examination = Examination(task, workload, board, record)
                 try:
                     found = examination.observe(number, artifact, workdir / f"build_{tried}")
                     pool.works(entry.id)
                     return found
+                except InstrumentError as error:
+                    pool.failed(entry.id, str(error))
                 except (BoardError, OSError) as error:
                     trouble = trouble_of(board, task.target)
                     if trouble:

@@ -133,6 +133,27 @@ def _described(kind: str, table: Mapping[str, str], name: str) -> Finding:
     return Finding(kind, name, usable=True, does=does)
 
 
+def _ports() -> dict[str, Any]:
+    """Return the USB serial ports of this machine by their device: boards, debug probes and instruments."""
+    from serial.tools import list_ports
+
+    return {port.device: port for port in sorted(list_ports.comports()) if port.vid is not None}
+
+
+def _port(device: str) -> Finding:
+    from backends.instruments import INSTRUMENTS
+
+    port = _ports()[device]
+    does = "".join(filter(str.isprintable, port.description or ""))[:80]
+    fits = [
+        name
+        for name in INSTRUMENTS
+        if (port.vid, port.pid) in getattr(plugins.load("instrument", INSTRUMENTS, name), "usb", ())
+    ]
+    does += f"; instrument {' or '.join(fits)} by its USB id" if fits else ""
+    return Finding("port", device, usable=True, version=f"{port.vid:04x}:{port.pid:04x}", does=does)
+
+
 def _sandbox(name: str) -> Finding:
     does = "hides all but its own folder from the compiler; without it the compiler of specs' networks sees all files"
     why = obstacle()
@@ -155,7 +176,7 @@ def _default_run(name: str) -> Finding:
 
 
 def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
-    """Yield a finding for each backend, board, instrument, engine and searcher, both sandboxes, and a plain run."""
+    """Yield a finding for each backend, board, instrument, port, engine and searcher, both sandboxes, and a run."""
     from backends import BACKENDS
     from backends.boards import BOARDS
     from backends.instruments import INSTRUMENTS
@@ -167,6 +188,7 @@ def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
         ("backend", BACKENDS, partial(_backend, settings)),
         ("board", BOARDS, _board),
         ("instrument", INSTRUMENTS, partial(_described, "instrument", INSTRUMENTS)),
+        ("port", _ports(), _port),
         ("engine", ENGINES, partial(_engine, settings)),
         ("searcher", SEARCHERS, partial(_described, "searcher", SEARCHERS)),
         ("dataset", (), partial(_described, "dataset", DATASETS)),

@@ -11,11 +11,15 @@ from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints, McuTarget
 
 Setting = Literal["score", "doc", "hil"]
-Objective = Literal["instructions", "ram_bytes", "error"]
+Objective = Literal["instructions", "ram_bytes", "error", "joules", "peak_amperes", "heat"]
+Quantity = Literal["current", "temperature"]  # what an instrument beside the board measures
 MEANINGS: dict[Objective, str] = {
     "instructions": "instructions of one inference, the largest over all inputs",
     "ram_bytes": "bytes of RAM that the artifact can reach: data, stack, input and output buffers",
     "error": "share of held-out images that are answered wrongly",
+    "joules": "energy in joule of one input: its transfer, its inference and its answer, the mean over all inputs",
+    "peak_amperes": "the largest sample of the supply's current in ampere while all inputs are answered",
+    "heat": "rise_weight * the peak rise above ambient in kelvin + seconds_weight * the seconds that all inputs take",
 }
 
 
@@ -38,6 +42,7 @@ class Feasibility(FiniteModel):
         images: held-out images, in an order and with noise of each attempt's own; None: all.
         noise: the largest change of a pixel of those images, in 0..255.
         run_seconds: the time that all inputs together may take.
+        max_peak_amperes, max_rise_kelvin: ceilings for safety, of what an instrument measures; None: not asked.
     """
 
     unchanged: bool = False
@@ -46,6 +51,8 @@ class Feasibility(FiniteModel):
     images: Positive | None = 16
     noise: int = Field(default=4, ge=0, le=255)
     run_seconds: float = Field(default=120, gt=0)
+    max_peak_amperes: float | None = Field(default=None, gt=0)
+    max_rise_kelvin: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _asks_something(self) -> "Feasibility":
@@ -58,7 +65,7 @@ class ArenaTask(FiniteModel):
     """The tuple (C, J, G, seed artifact, T), and what the agent is told.
 
     `J` is lower is better, always. The score of a run is the best J of its valid artifacts, infinite without one; ties
-    go to the run with fewer attempts, failed ones included.
+    go to the run with fewer attempts, failed ones included. The two weights are those of `heat` (equation 10).
     """
 
     name: str
@@ -71,6 +78,18 @@ class ArenaTask(FiniteModel):
     documents: tuple[str, ...] = ()
     attempts: Positive = 10
     tool_calls: Positive = 30
+    rise_weight: float = Field(default=1, ge=0)
+    seconds_weight: float = Field(default=1, ge=0)
+
+    @property
+    def quantities(self) -> set[Quantity]:
+        """What has to be measured by an instrument beside the board."""
+        wanted: set[Quantity] = set()
+        if self.objective in ("joules", "peak_amperes") or self.feasibility.max_peak_amperes is not None:
+            wanted.add("current")
+        if self.objective == "heat" or self.feasibility.max_rise_kelvin is not None:
+            wanted.add("temperature")
+        return wanted
 
     @property
     def limits(self) -> dict[str, int]:

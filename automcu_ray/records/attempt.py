@@ -9,8 +9,8 @@ from pydantic import Field
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.models import FrozenModel, Int64
 
-CheckName = Literal["files", "build", "fit", "flash", "run", "behaviour"]
-CHECKS: tuple[CheckName, ...] = ("files", "build", "fit", "flash", "run", "behaviour")  # in order of cost
+CheckName = Literal["files", "build", "fit", "flash", "run", "behaviour", "ceiling"]
+CHECKS: tuple[CheckName, ...] = ("files", "build", "fit", "flash", "run", "behaviour", "ceiling")  # in order of cost
 
 
 class Check(FrozenModel):
@@ -30,6 +30,10 @@ class Figures(FrozenModel):
     accuracy: float | None = None
     runs: Int64 | None = None
     boot_to_last_ticks: Int64 | None = None
+    seconds: float | None = None
+    joules: float | None = None
+    peak_amperes: float | None = None
+    peak_rise_kelvin: float | None = None
 
 
 class Observation(FrozenModel):

@@ -27,6 +27,7 @@ from searchers.agent.agent import Agent
 from searchers.agent.tune_agent import AgentSearcher
 from searchers.agent.workspace import Workspace
 from searchers.engines.base import Engine
+from trainables.arena.recording import check_instruments
 from trainables.arena.workload import Workload, prepare, write_data, write_seed
 from trainables.firmware import FirmwareTrainable
 from trainables.jail.sandbox import require_sandbox
@@ -101,10 +102,12 @@ def check_machine(config: ArenaConfig, engine: Engine) -> None:
     """Raise where this machine, or this engine, cannot play.
 
     Raises:
-        ConfigError: an engine that is no language model, or a target without emulator.
+        ConfigError: an engine that is no language model, a target without emulator, or a board without the instrument
+            that the task needs.
         ToolMissingError: a program, or the sandbox, is missing.
     """
     machine_of(config.task.target)
+    check_instruments(config.task, config.boards)
     if not engine.is_language_model:
         raise ConfigError(
             f"searcher 'agent' asks a language model to call tools, which engine {engine.name!r} cannot: take --engine "

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, field_validator
 
@@ -29,7 +30,8 @@ class BoardEntry(FrozenModel):
 
     `runner` is qemu, a flasher of `flashers.py`, or none (the firmware is there already). `serial` is a device, or a
     URL of pyserial's, `probe_id` the debug probe's, `part` and `config` what the flasher calls the chip, `fixtures`
-    what hangs on it (ppk2, ...).
+    what hangs on it (ppk2, ...). `instrument` is the one of them that measures while it runs (of INSTRUMENTS, or a
+    plugin's), with its own options.
     """
 
     id: str = Field(max_length=60)
@@ -43,6 +45,8 @@ class BoardEntry(FrozenModel):
     config: str | None = None
     flash_timeout_s: float = Field(default=60, gt=0)
     fixtures: tuple[str, ...] = ()
+    instrument: str | None = None
+    instrument_options: dict[str, Any] = Field(default_factory=dict)
     connected: bool = True
 
     @field_validator("id")

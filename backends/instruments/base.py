@@ -6,10 +6,15 @@ from typing import ClassVar
 import serial
 
 from automcu_ray.core.errors import BoardError, ConfigError
+from automcu_ray.problem.arena import Quantity
 from backends.instruments.trace import PowerTrace, ThermalTrace
 
 Trace = PowerTrace | ThermalTrace
 READ_S = 0.2  # a read of a port that waits longer hides a stop
+
+
+class InstrumentError(BoardError):
+    """The instrument, not the board or its firmware, did not do as agreed."""
 
 
 class Instrument(ABC):
@@ -20,6 +25,7 @@ class Instrument(ABC):
 
     name: ClassVar[str]
     usb: ClassVar[tuple[tuple[int, int], ...]] = ()
+    quantity: ClassVar[Quantity] = "current"
 
     @abstractmethod
     def start(self) -> None:

@@ -12,15 +12,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from automcu_ray.core.errors import AutoMcuError, BoardError, ConfigError, ToolMissingError
+from automcu_ray.core.errors import AutoMcuError, ConfigError, ToolMissingError
 from automcu_ray.core.folder_lock import hold
 from automcu_ray.runtime import plugins
 from backends.instruments import INSTRUMENTS
-from backends.instruments.base import Instrument, Trace
+from backends.instruments.base import Instrument, InstrumentError, Trace
 
 ANSWER_S = 30.0
 END_S = 5.0
-_ERRORS = {error.__name__: error for error in (ConfigError, ToolMissingError, BoardError)}
+_ERRORS = {error.__name__: error for error in (ConfigError, ToolMissingError)}
 
 
 class Attached:
@@ -33,7 +33,7 @@ class Attached:
         """Begin to record.
 
         Raises:
-            BoardError, ConfigError, ToolMissingError: the instrument's own, or its process has ended or hangs.
+            InstrumentError, ConfigError, ToolMissingError: the instrument's own, or its process has ended or hangs.
         """
         self._ask("start")
 
@@ -47,14 +47,16 @@ class Attached:
             self._channel.send(word)
             return self._answer()
         except (OSError, EOFError) as error:
-            raise BoardError(f"instrument {self.name!r}: its process has ended ({type(error).__name__}).") from error
+            raise InstrumentError(
+                f"instrument {self.name!r}: its process has ended ({type(error).__name__})."
+            ) from error
 
     def _answer(self) -> Any:
         if not self._channel.poll(self._timeout_s):
-            raise BoardError(f"instrument {self.name!r} should answer within {self._timeout_s:g} s; given up.")
+            raise InstrumentError(f"instrument {self.name!r} should answer within {self._timeout_s:g} s; given up.")
         kind, found = self._channel.recv()
         if kind != "ok":
-            raise _ERRORS.get(kind, BoardError)(found)
+            raise _ERRORS.get(kind, InstrumentError)(found)
         return found
 
 
@@ -70,7 +72,7 @@ def attached(name: str, options: Mapping[str, Any], locks: Path, *, timeout_s: f
 
     Raises:
         ConfigError: no such instrument or option.
-        BoardError: somebody else has it, or it does not answer.
+        InstrumentError: somebody else has it, or it does not answer.
     """
     make = plugins.load("instrument", INSTRUMENTS, name)
     checked = plugins.check_options("instrument", name, make, dict(options))
@@ -89,7 +91,7 @@ def attached(name: str, options: Mapping[str, Any], locks: Path, *, timeout_s: f
         try:
             served._answer()
         except (OSError, EOFError) as error:
-            raise BoardError(f"instrument {name!r}: its process did not start.") from error
+            raise InstrumentError(f"instrument {name!r}: its process did not start.") from error
         yield served
         with suppress(OSError):
             ours.send("close")
@@ -106,7 +108,7 @@ def _serve(name: str, options: Mapping[str, Any], folder: Path, channel: Connect
     try:
         held = hold(folder)
     except BlockingIOError:
-        channel.send(("BoardError", f"instrument {name!r} is in use by another process: {folder}."))
+        channel.send(("InstrumentError", f"instrument {name!r} is in use by another process: {folder}."))
         return
     try:
         instrument = plugins.load("instrument", INSTRUMENTS, name)(**options)
@@ -117,7 +119,7 @@ def _serve(name: str, options: Mapping[str, Any], folder: Path, channel: Connect
             except AutoMcuError as error:
                 channel.send((type(error).__name__, str(error)))
             except Exception as error:  # whatever a driver raises
-                channel.send(("BoardError", f"instrument {name!r} broke: {type(error).__name__}: {error}"))
+                channel.send(("InstrumentError", f"instrument {name!r} broke: {type(error).__name__}: {error}"))
     except AutoMcuError as error:
         channel.send((type(error).__name__, str(error)))
     except EOFError:

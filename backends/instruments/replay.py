@@ -1,6 +1,8 @@
 """A recorded trace as an instrument: what was measured once is measured again, without a cable."""
 
+import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from backends.instruments.trace import PowerTrace
 
 
 class Replay(Instrument):
-    """Gives back a recorded trace of current.
+    """Gives back a recorded trace of current, from the moment it is started.
 
     Args:
         path: an .npz with `amperes` (1-d), `rate_hz` and `volts`.
@@ -35,7 +37,8 @@ class Replay(Instrument):
         return self.trace.between(0, seconds)
 
     def start(self) -> None:
-        """Nothing: all of it is there."""
+        """Say that the trace begins now."""
+        self.trace = replace(self.trace, started_s=time.monotonic())
 
     def stop(self) -> PowerTrace:
         return self.trace

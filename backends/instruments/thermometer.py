@@ -3,7 +3,6 @@
 import math
 import re
 import time
-from typing import ClassVar
 
 import numpy as np
 import serial
@@ -30,7 +29,7 @@ class Thermometer(Instrument):
     """
 
     name = "thermometer"
-    usb: ClassVar[tuple[tuple[int, int], ...]] = ()
+    quantity = "temperature"
 
     def __init__(self, *, port: str | None = None, baud: int = 115200, ambient_c: float | None = None) -> None:
         if ambient_c is not None and not LEAST_C <= ambient_c <= MOST_C:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import typer
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 
 from automcu_ray.commands import doctor
 from automcu_ray.core.errors import ConfigError
@@ -161,3 +163,17 @@ def test_a_path_of_ones_own_hides_no_sandbox(sandbox: None, tmp_path: Path, monk
         (tmp_path / program).symlink_to(str(shutil.which(program)))
     monkeypatch.setenv("PATH", str(tmp_path))  # no gcc, and nothing that is visible inside
     assert find("jail", "bubblewrap").usable
+
+
+def test_an_attached_instrument_is_found_by_its_usb_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attached() -> list[ListPortInfo]:
+        ports = [ListPortInfo("/dev/ttyS0"), ListPortInfo("/dev/ttyACM1"), ListPortInfo("/dev/ttyACM0")]
+        ports[1].vid, ports[1].pid, ports[1].description = 0x1915, 0xC00A, "PPK2 \x1b[2J"
+        ports[2].vid, ports[2].pid, ports[2].description = 0x0483, 0x374B, "STM32 STLink"
+        return ports
+
+    monkeypatch.setattr(list_ports, "comports", attached)
+    found = {device: doctor._port(device) for device in doctor._ports()}
+    assert list(found) == ["/dev/ttyACM0", "/dev/ttyACM1"]
+    assert (found["/dev/ttyACM0"].version, found["/dev/ttyACM0"].does) == ("0483:374b", "STM32 STLink")
+    assert found["/dev/ttyACM1"].does == "PPK2 [2J; instrument ppk2 by its USB id"

@@ -1,4 +1,4 @@
-"""The checks of one artifact, cheapest first, up to the first no: files, build, fit, flash, run, behaviour."""
+"""The checks of one artifact, cheapest first, up to the first no: see `CHECKS`."""
 
 import hashlib
 import secrets
@@ -17,6 +17,7 @@ from automcu_ray.records.attempt import Check, CheckName, Figures, Observation
 from backends.arena.build import BOOT_DELAY_TICKS, Built, build
 from backends.arena.protocol import Answer, FirmwareFault, Garbled, Session
 from backends.boards.base import Board
+from trainables.arena.recording import Recorder, Recording, objective, over_ceilings, unmeasured
 from trainables.arena.workload import Asked, Workload, draw
 
 SERIAL_LINES, SERIAL_CHARS = 24, 160
@@ -35,6 +36,7 @@ class Examination:
     task: ArenaTask
     workload: Workload
     board: Board
+    record: Recorder = unmeasured
     checks: list[Check] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     log: list[str] = field(default_factory=list)
@@ -47,6 +49,7 @@ class Examination:
 
         Raises:
             BoardError: the board, not the artifact, did not do as agreed: whoever knows boards decides.
+            InstrumentError: the instrument beside it did not.
         """
         started_s = time.monotonic()
         try:
@@ -89,10 +92,10 @@ class Examination:
                 )
         assert built.elf is not None
         asked = draw(self.workload, self.task.feasibility, self.input_seed)
-        answers = self._talk(built, asked)
-        self._judge(asked, answers)
+        answers, recording = self._talk(built, asked)
+        self._judge(asked, answers, recording)
 
-    def _talk(self, built: Built, asked: Asked) -> list[Answer]:
+    def _talk(self, built: Built, asked: Asked) -> tuple[list[Answer], Recording]:
         """Boot the very file that was built, and ask it everything; what it says is kept."""
         assert built.elf is not None
         if hashlib.sha256(built.elf.read_bytes()).hexdigest() != built.sha256:
@@ -103,9 +106,9 @@ class Examination:
             session = Session(port, self.workload.input_bytes, self.workload.output_bytes, BOOT_DELAY_TICKS, self.log)
             session.greet()
             self.checks.append(Check(name="flash", passed=True))
-            with self._check("run"):
+            with self._check("run"), self.record() as recording:
                 answers = [self._ask(session, image.tobytes(), deadline_s) for image in encoded]
-        return answers
+        return answers, recording
 
     def _ask(self, session: Session, payload: bytes, deadline_s: float) -> Answer:
         for tries_left in range(RETRIES, -1, -1):
@@ -118,13 +121,14 @@ class Examination:
                     raise
         raise AssertionError
 
-    def _judge(self, asked: Asked, answers: list[Answer]) -> None:
+    def _judge(self, asked: Asked, answers: list[Answer], recording: Recording) -> None:
         dtype, classes = asked.expected.dtype, asked.expected.shape[1]
         outputs = np.frombuffer(b"".join(one.output for one in answers), dtype).reshape(len(answers), classes)
         ticks = max(one.ticks for one in answers)
         labels = asked.labels
         accuracy = float(np.mean(outputs[: len(labels)].argmax(axis=1) == labels)) if len(labels) else None
-        self.figures = self.figures.replace(
+        measured = recording.figures(self.figures, len(answers))
+        self.figures = measured.replace(
             instructions=self.board.instructions(ticks, self.task.target),
             accuracy=accuracy,
             runs=len(answers),
@@ -137,14 +141,13 @@ class Examination:
                 raise ToolchainError(f"{wrong} of {len(answers)} outputs differ from the seed network's")
             if goal.min_accuracy is not None and (accuracy is None or accuracy < goal.min_accuracy):
                 raise ToolchainError(f"accuracy is {accuracy or 0:.4f}, the floor {goal.min_accuracy:.4f}")
-        figure = {
-            "instructions": self.figures.instructions,
-            "ram_bytes": self.figures.ram_bytes,
-            "error": None if accuracy is None else 1 - accuracy,
-        }[self.task.objective]
-        if figure is None:
+        if self.task.quantities:
+            with self._check("ceiling"):
+                if over := over_ceilings(self.task, self.figures):
+                    raise ToolchainError(over)
+        self.objective = objective(self.task, self.figures)
+        if self.objective is None:
             raise BoardError(f"board {self.board.name!r} cannot measure {self.task.objective}.")
-        self.objective = float(figure)
 
     @contextmanager
     def _check(self, name: CheckName) -> Iterator[None]:
