@@ -31,7 +31,7 @@ from backends.c_qemu import stack
 from backends.c_qemu.backend import FIRMWARE
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.emx import generate_float
-from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
+from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
 from backends.c_qemu.linker import Layout, section_bytes
 
 CMSIS = Path(__file__).parents[2] / "shared" / "peers" / "cmsis-nn"
@@ -160,7 +160,7 @@ def run_c(
         (folder / "net.ld").write_text(layout.script(FIRMWARE / "link.ld"))
         flags = [*CORE_FLAGS[core], *COMPILE_FLAGS]
         _call(["arm-none-eabi-gcc", *flags, f"-I{CMSIS}/Include", "-w", "-c", "net.c"], folder)
-        defines = [f"-DUART_BASE={machine.uart.base:#x}u", f"-DGUARD_BYTES={stack.GUARD_BYTES}u"]
+        defines = [*uart_flags(machine.uart), f"-DGUARD_BYTES={stack.GUARD_BYTES}u"]
         harness = [str(FIRMWARE / f"{part}.c") for part in ("startup", "main", f"uart_{machine.uart.kind}")]
         _call(["arm-none-eabi-gcc", *flags, *defines, "-c", *harness], folder)
         objects = ["net.o", *[f"{Path(part).stem}.o" for part in harness], *map(str, library)]

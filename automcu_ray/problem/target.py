@@ -31,27 +31,35 @@ class MemoryRegion(FrozenModel):
         return round(self.size_kb * BYTES_PER_KB)
 
 
-class Uart(FrozenModel):
-    """A serial port that the firmware can drive; `none` means a firmware without one."""
-
-    kind: Literal["stm32_v1", "cmsdk", "nrf51", "none"] = "none"
-    base: int = 0
-    source: str = ""
-
-
 class Write(FrozenModel):
-    """A value that is written to a register."""
+    """A value that is written to a register of 32 bits."""
 
-    address: int = Field(ge=0, lt=1 << 32)
+    address: int = Field(ge=0, lt=1 << 32, multiple_of=4)
     value: int = Field(ge=0, lt=1 << 32)
 
 
+class Uart(FrozenModel):
+    """A serial port that the firmware can drive; `none` means a firmware without one.
+
+    `setup` is what the firmware writes before it speaks: clock gates and pins. `clock_hz` is the clock that the port
+    and the core have as the chip leaves reset, of which the baud rate is made: the firmware starts no PLL. Without it
+    the baud rate is left as it is; an emulated port needs neither.
+    """
+
+    kind: Literal["stm32_v1", "cmsdk", "nrf51", "none"] = "none"
+    base: int = Field(default=0, ge=0, lt=1 << 32)
+    clock_hz: int | None = Field(default=None, gt=0, lt=1 << 32)
+    setup: tuple[Write, ...] = Field(default=(), max_length=32)
+    source: str = ""
+
+
 class TimingPin(FrozenModel):
-    """A pin whose falling edge a power monitor takes for a time stamp."""
+    """A pin whose falling edge a power monitor takes for a time stamp; `setup` makes it an output, after `high`."""
 
     name: str
     high: Write
     low: Write
+    setup: tuple[Write, ...] = Field(default=(), max_length=32)
     source: str
 
 

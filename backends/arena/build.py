@@ -7,10 +7,10 @@ from pathlib import Path
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.problem.artifact import check_files, copy_files, read_options
-from automcu_ray.problem.target import Constraints, McuTarget
+from automcu_ray.problem.target import Constraints, McuTarget, Uart
 from backends.boards.machines import Machine, find_machine
 from backends.c_qemu.backend import FIRMWARE
-from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS
+from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, uart_flags
 from backends.c_qemu.gnu_tools import COMPILE_TIMEOUT_S, GCC, LINK_TIMEOUT_S
 from backends.c_qemu.linker import overflows, used_bytes
 from backends.programs import Completed, Runner, run_program
@@ -20,7 +20,7 @@ OBJCOPY = "arm-none-eabi-objcopy"
 PROGRAMS = (GCC, OBJCOPY)
 CORES = ("cortex-m3", "cortex-m4f", "cortex-m7f", "cortex-m7d")  # ARMv7-M, whose MPU the guard sets
 BOOT_DELAY_TICKS = 4096
-WINDOW_BYTES = 128 * 1024  # of RAM, which the guard divides
+WINDOW_BYTES = 120 * 1024  # of RAM, for the artifact; the harness has 8 KB behind it: in all what an STM32F405 has
 RESERVED_FLASH_BYTES = 16 * 1024  # for vectors and harness, before the artifact's
 DIAGNOSIS_CHARS = 2000
 _HARNESS_FLAGS = ("-ffreestanding", "-fno-tree-loop-distribute-patterns", "-Wno-unused-parameter")
@@ -92,7 +92,8 @@ def build(
     hidden = [OBJCOPY, "--keep-global-symbol=net", "artifact.o"]
     _succeed(run(hidden, timeout_s=LINK_TIMEOUT_S, cwd=workdir))
     harness = workdir / "harness"
-    _compile_harness(machine, harness, run)
+    same_chip = target.emulator is not None and target.emulator.same_chip
+    _compile_harness(machine, target.uart if same_chip else machine.uart, harness, run)
     limits = {"RAM": constraints.ram_limit_bytes(target), "FLASH": constraints.flash_limit_bytes(target)}
     sizes = {"STACK_BYTES": options.stack_bytes, "INPUT_BYTES": input_bytes, "OUTPUT_BYTES": output_bytes}
     _write_script(workdir / "arena.ld", machine, limits, sizes)
@@ -116,17 +117,17 @@ def build(
     return Built(elf, hashlib.sha256(elf.read_bytes()).hexdigest(), used["RAM"], used["FLASH"], {})
 
 
-def _compile_harness(machine: Machine, folder: Path, run: Runner) -> None:
+def _compile_harness(machine: Machine, uart: Uart, folder: Path, run: Runner) -> None:
     """Compile our own copy of the harness in a folder that no compiler of the artifact has seen."""
     folder.mkdir()
     log2 = (machine.flash.size_bytes - 1).bit_length()
     settings = (
-        f"-DUART_BASE={machine.uart.base:#x}u",
+        *uart_flags(uart),
         f"-DFLASH_ORIGIN={machine.flash.origin:#x}u",
         f"-DFLASH_LOG2={log2}u",
         f"-DBOOT_DELAY_TICKS={BOOT_DELAY_TICKS}u",
     )
-    sources = [HARNESS / "main.c", HARNESS / "guard.c", FIRMWARE / f"uart_{machine.uart.kind}.c"]
+    sources = [HARNESS / "main.c", HARNESS / "guard.c", FIRMWARE / f"uart_{uart.kind}.c"]
     includes = (f"-I{HARNESS}", f"-I{FIRMWARE}")
     flags = [*CORE_FLAGS[machine.core], *COMPILE_FLAGS, *_HARNESS_FLAGS, *settings, *includes]
     _succeed(run([GCC, *flags, "-c", *map(str, sources)], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))

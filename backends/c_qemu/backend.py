@@ -1,6 +1,7 @@
 """The open default: ONNX -> int8 C -> arm-none-eabi-gcc -> an ELF that QEMU runs. No account, no hardware."""
 
 import dataclasses
+import hashlib
 import importlib.metadata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.cgen import NetworkCode, fitting_stage, generate
 from backends.c_qemu.form import Form
-from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
+from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
 from backends.c_qemu.gnu_tools import (
     COMPILE_TIMEOUT_S,
     GCC,
@@ -273,17 +274,12 @@ class CQemuBackend(Backend):
 
     def _harness(self, core: Core, uart: Uart, stream: bool) -> list[str]:
         """Return start-up, harness and serial port as objects; compiled once for a core and port, and for streams."""
-        folder = scratch_folder() / f"{core}-{uart.kind}-{uart.base:x}{'-stream' * stream}"
+        flags = [*CORE_FLAGS[core], *COMPILE_FLAGS, *uart_flags(uart), *_harness_flags(stream)]
+        folder = scratch_folder() / hashlib.sha256(f"{uart.kind} {flags}".encode()).hexdigest()[:16]
         names = ("startup", "main", f"uart_{uart.kind}")
         objects = [folder / f"{name}.o" for name in names]
         if not all(path.exists() for path in objects):
             folder.mkdir(exist_ok=True)
-            flags = [
-                *CORE_FLAGS[core],
-                *COMPILE_FLAGS,
-                f"-DUART_BASE={uart.base:#x}u",
-                *_harness_flags(stream),
-            ]
             files = [str(FIRMWARE / f"{name}.c") for name in names]
             succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
         return [str(path) for path in objects]

@@ -1,6 +1,8 @@
 """How GCC is called: for each core, for each file, for the link."""
 
-from automcu_ray.problem.target import Core
+from automcu_ray.problem.target import Core, Uart
+
+BAUD = 115_200
 
 CORE_FLAGS: dict[Core, tuple[str, ...]] = {
     "cortex-m0": ("-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"),
@@ -20,3 +22,14 @@ LINK_FLAGS = (
     "-Wl,--gc-sections,--print-memory-usage",
     "-Wl,--noinhibit-exec",  # an ELF too large is still measured, then removed
 )
+
+
+def uart_flags(uart: Uart, baud: int = BAUD) -> list[str]:
+    """Return the macros that the driver of a serial port wants: where it is, and what it needs on silicon."""
+    flags = [f"-DUART_BASE={uart.base:#x}u"]
+    if uart.setup:
+        writes = (f"{{{write.address:#x}u,{write.value:#x}u}}" for write in uart.setup)
+        flags.append(f"-DUART_SETUP={','.join(writes)}")
+    if uart.clock_hz is not None:
+        flags += [f"-DUART_CLOCK_HZ={uart.clock_hz}u", f"-DUART_BAUD={baud}u"]
+    return flags

@@ -8,9 +8,10 @@ from automcu_ray.problem.target import McuTarget, MemoryRegion, Uart
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
 from backends.c_qemu.backend import FIRMWARE
-from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
+from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
 from backends.c_qemu.gnu_tools import COMPILE_TIMEOUT_S, GCC, LINK_TIMEOUT_S, read_text, succeed
 from backends.c_qemu.linker import Layout
+from backends.mlperf.kit import BAUDS
 from backends.programs import Runner, run_confined
 
 OWN = Path(__file__).parent / "firmware"
@@ -39,7 +40,8 @@ def place_of(target: McuTarget, *, emulated: bool) -> Place:
     if not emulated:
         if target.uart.kind == "none":
             raise ConfigError(f"target {target.name!r} has no uart in its file, through which MLPerf's runner asks.")
-        return Place(target.flash, target.main_ram, target.uart, target.clock_hz, target.flash.origin)
+        clock_hz = target.uart.clock_hz or target.clock_hz
+        return Place(target.flash, target.main_ram, target.uart, clock_hz, target.flash.origin)
     if target.emulator is None:
         raise ConfigError(f"target {target.name!r} names no emulator: MLPerf's firmware can be built, not run here.")
     machine = find_machine(target.emulator.machine)
@@ -71,8 +73,8 @@ def build(
     workdir.mkdir(parents=True)
     for path in [*sorted(sources.glob("*.[ch]")), FIRMWARE / "harness.h"]:
         (workdir / path.name).write_bytes(path.read_bytes())
-    settings = [f"-DMODEL={c_string(model)}", f"-DTICKS_HZ={place.systick_hz}u", f"-DUART_BASE={place.uart.base:#x}u"]
-    settings += _energy(target, emulated=emulated) if energy else ["-DENERGY=0"]
+    settings = [f"-DMODEL={c_string(model)}", f"-DTICKS_HZ={place.systick_hz}u"]
+    settings += _energy(target, emulated=emulated) if energy else ["-DENERGY=0", *uart_flags(place.uart)]
     own = [OWN / "mlperf.c", FIRMWARE / "startup.c", FIRMWARE / f"uart_{place.uart.kind}.c"]
     units = sorted(workdir.glob("*.c"))
     for path in [*units, *own]:
@@ -112,7 +114,8 @@ def _energy(target: McuTarget, *, emulated: bool) -> list[str]:
             f"target {target.name!r}: energy mode needs a `timing_pin` in its file, whose falling edge the power "
             "monitor sees, and on an emulated board the same chip."
         )
-    words = ["-DENERGY=1"]
+    setup = (*target.uart.setup, pin.high, *pin.setup)
+    words = ["-DENERGY=1", *uart_flags(target.uart.replace(setup=setup), BAUDS["energy"])]
     for name, write in (("HIGH", pin.high), ("LOW", pin.low)):
         words += [
             f"-DPIN_{name}_ADDRESS=(*(volatile uint32_t*){write.address:#x}u)",

@@ -22,7 +22,7 @@
 #define READ_ONLY (6u << 24)
 #define READ_WRITE (3u << 24)
 #define NEVER_EXECUTE (1u << 28)
-#define WINDOW_LOG2 17 /* 128 KB, from which the artifact's RAM is cut */
+#define WINDOW_LOG2 17 /* 128 KB: the artifact's RAM, and what the harness keeps behind it */
 #define STACKED_PC 6
 
 extern uint32_t _data_load[], _data_start[], _data_end[], _bss_start[], _bss_end[];

@@ -1,17 +1,35 @@
 /* USART of the STM32F1/F2/F4 (SR, DR, BRR, CR1), at UART_BASE; ST RM0090, section 30.6.
  *
- * Clock gates, pins and baud rate belong to the board: QEMU needs none of them, real silicon does.
+ * Clock gates, pins and the clock that the baud rate is made of come from the target's file: QEMU needs none of them,
+ * real silicon does. -D: UART_SETUP, a list of {address, value}; UART_CLOCK_HZ and UART_BAUD.
  */
 #include "harness.h"
 
 #define STATUS (*(volatile uint32_t *)(UART_BASE + 0x00u))
 #define DATA (*(volatile uint32_t *)(UART_BASE + 0x04u))
+#define BAUD_RATE (*(volatile uint32_t *)(UART_BASE + 0x08u))
 #define CONTROL_1 (*(volatile uint32_t *)(UART_BASE + 0x0Cu))
 #define RECEIVED (1u << 5)
 #define TRANSMIT_EMPTY (1u << 7)
 #define ENABLE_BOTH_WAYS ((1u << 13) | (1u << 3) | (1u << 2))
 
+#ifdef UART_SETUP
+static const struct {
+    uint32_t address, value;
+} setup[] = {UART_SETUP};
+#endif
+
 void uart_init(void) {
+#ifdef UART_SETUP
+    for (uint32_t step = 0; step < sizeof setup / sizeof *setup; step++) {
+        volatile uint32_t *const to = (volatile uint32_t *)setup[step].address;
+        *to = setup[step].value;
+        (void)*to; /* a clock gate opens two cycles after its write: this read comes back later (RM0090, 7.2.13) */
+    }
+#endif
+#ifdef UART_CLOCK_HZ
+    BAUD_RATE = (UART_CLOCK_HZ + UART_BAUD / 2) / UART_BAUD;
+#endif
     CONTROL_1 = ENABLE_BOTH_WAYS;
 }
 

@@ -17,6 +17,7 @@ from automcu_ray.problem.target import McuTarget
 from automcu_ray.problem.task import Task
 from automcu_ray.records.manifest import NetworkManifest
 from backends.boards.machines import find_machine
+from backends.c_qemu.gcc_flags import uart_flags
 from backends.c_qemu.handover import api, projects, verify
 from backends.programs import Runner
 
@@ -115,7 +116,7 @@ def _save_images(folder: Path, run: Runner) -> None:
 
 
 def _place(script: str, target: McuTarget) -> dict[str, Any]:
-    return {"script": script, "uart": target.uart.kind, "uart_base": target.uart.base}
+    return {"script": script, "uart": target.uart.kind, "uart_flags": uart_flags(target.uart)}
 
 
 def _emulator(target: McuTarget) -> dict[str, Any] | None:
@@ -125,5 +126,5 @@ def _emulator(target: McuTarget) -> dict[str, Any] | None:
     machine = find_machine(target.emulator.machine)
     place = _place("net", target)
     if not target.emulator.same_chip:
-        place = {"script": "emulated", "uart": machine.uart.kind, "uart_base": machine.uart.base}
+        place = {"script": "emulated", "uart": machine.uart.kind, "uart_flags": uart_flags(machine.uart)}
     return {"machine": target.emulator.machine, "systick_hz": machine.systick_hz, **place}

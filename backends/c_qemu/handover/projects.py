@@ -45,6 +45,7 @@ class Guide:
     platformio_board: str
     wiring: str
     needs_boot_stage: bool
+    talks: bool
 
     @classmethod
     def of(cls, target: McuTarget) -> "Guide":
@@ -54,7 +55,7 @@ class Guide:
         if not openocd and (family := re.match(r"stm32[a-z]+\d", name)):
             openocd = f"{family[0]}x"
         platform, board = _PLATFORMIO.get(name, ("", ""))
-        return cls(openocd, platform, board, _wiring(target.uart), name.startswith("rp2"))
+        return cls(openocd, platform, board, _wiring(target.uart), name.startswith("rp2"), bool(target.uart.setup))
 
 
 def _wiring(uart: Uart) -> str:

@@ -33,7 +33,8 @@ HOST_FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-
 # Nothing that a recipe says may become another option of GCC or QEMU: those can load plugins and files.
 _FLAG = re.compile(
     r"-(m(cpu|float-abi|fpu)=[a-z0-9+-]+|mthumb|std=gnu11|O[0-3s]|f(function|data)-sections|Wall|Wextra|nostartfiles"
-    r"|-specs=(nano|nosys)\.specs|Wl,--gc-sections,--print-memory-usage|Wl,--noinhibit-exec|D(STREAM|GUARD_BYTES=\d+u))"
+    r"|-specs=(nano|nosys)\.specs|Wl,--gc-sections,--print-memory-usage|Wl,--noinhibit-exec|D(STREAM|GUARD_BYTES=\d+u"
+    r"|UART_(BASE=0x[0-9a-f]+u|SETUP={0x[0-9a-f]+u,0x[0-9a-f]+u}(,{0x[0-9a-f]+u,0x[0-9a-f]+u})*|(CLOCK_HZ|BAUD)=\d+u)))"
 )
 _WORD = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
 _REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s", re.MULTILINE)
@@ -166,8 +167,7 @@ def check_firmware(
 def build(recipe: Any, place: Any, work: Path, name: str) -> "tuple[Path, dict[str, int]]":
     """Return an ELF, linked for a place, and the bytes that it takes in each memory region."""
     core, compiling, linking = (flags(recipe[key]) for key in ("core_flags", "compile_flags", "link_flags"))
-    uart, base = word(place["uart"]), int(place["uart_base"])
-    harness = [*flags(recipe["harness_flags"]), f"-DUART_BASE={base:#x}u"]
+    uart, harness = word(place["uart"]), flags([*place["uart_flags"], *recipe["harness_flags"]])
     objects = []
     for unit in ["net", *(["stream"] if recipe["stream"] else [])]:
         succeed(run([GCC, *core, *compiling, "-c", f"../src/{unit}.c", "-o", f"{unit}.o"], at(work, name), BUILD_S))

@@ -232,10 +232,7 @@ static void obey(char *command) {
 int main(void) {
     static char command[COMMAND_CHARS + 1];
     uint32_t length = 0;
-    uart_init();
-#if ENERGY
-    PIN_HIGH_ADDRESS = PIN_HIGH_VALUE;
-#endif
+    uart_init(); /* and in energy mode the pin, high */
     SYSTICK_RELOAD = SYSTICK_MASK;
     SYSTICK_VALUE = 0;
     SYSTICK_CONTROL = 7; /* processor clock, interrupt, enable */

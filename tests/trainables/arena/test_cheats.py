@@ -12,7 +12,7 @@ from trainables.arena.workload import Workload
 
 pytestmark = pytest.mark.thorough
 
-UART_DATA, SYSTICK_VALUE, HARNESS_RAM = "0x40011004", "0xE000E018", "0x20020000"
+UART_DATA, SYSTICK_VALUE, HARNESS_RAM = "0x40011004", "0xE000E018", "0x2001E000"
 NET = "#include <stdint.h>\n{before}\nvoid net(const int8_t *in, int8_t *out) {{ {body} }}\n"
 
 
