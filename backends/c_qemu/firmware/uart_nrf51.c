@@ -1,7 +1,7 @@
-/* UART of the nRF51, at UART_BASE; nRF51 Series Reference Manual 3.0, section 29 (UART).
+/* UART of the nRF51, at UART_BASE; nRF51 Series Reference Manual 3.0, section 29 (UART). The nRF52 has it, too.
  *
- * Pins and baud rate belong to the board: QEMU needs none of them, real silicon does. The harness counts by SysTick,
- * which QEMU's nRF51 has and the real one has not: there it answers 0 ticks.
+ * Pins and baud rate are part of UART_SETUP. The harness counts by SysTick, which QEMU's nRF51 has and the real one
+ * has not: there it answers 0 ticks.
  */
 #include "harness.h"
 
@@ -15,6 +15,7 @@
 #define TRANSMIT_DATA REGISTER(0x51Cu)
 
 void uart_init(void) {
+    uart_setup();
     ENABLE = 4;
     START_RECEIVER = 1;
     START_TRANSMITTER = 1;

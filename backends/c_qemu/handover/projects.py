@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from automcu_ray.problem.target import McuTarget, Uart
+from automcu_ray.problem.target import McuTarget
 
 TEMPLATES = Path(__file__).parent / "templates"
 _FILES = {
@@ -33,7 +33,6 @@ _PLATFORMIO = {  # boards of PlatformIO's registry that carry the chip; their ow
 }
 _OPENOCD = {"nrf51": "nrf51", "nrf52": "nrf52", "rp2040": "rp2040", "rp2350": "rp2350", "stm32l0": "stm32l0"}
 # USART1 on PA9 and PA10, as every STM32F4 has it (ST RM0090, and the datasheets' tables of alternate functions).
-_PINS = {("stm32_v1", 0x40011000): "USART1: transmit on PA9, receive on PA10 (alternate function 7), and ground"}
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,7 @@ class Guide:
         if not openocd and (family := re.match(r"stm32[a-z]+\d", name)):
             openocd = f"{family[0]}x"
         platform, board = _PLATFORMIO.get(name, ("", ""))
-        return cls(openocd, platform, board, _wiring(target.uart), name.startswith("rp2"), bool(target.uart.setup))
-
-
-def _wiring(uart: Uart) -> str:
-    return _PINS.get((uart.kind, uart.base), "")
+        return cls(openocd, platform, board, target.uart.wiring, name.startswith("rp2"), bool(target.uart.setup))
 
 
 def write(folder: Path, target: McuTarget, *, inputs: str, classes: Sequence[str], about: dict[str, object]) -> None:
