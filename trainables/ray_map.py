@@ -44,12 +44,13 @@ def in_parallel(
         while running:
             finished, _ = ray.wait(list(running), timeout=POLL_S)
             for ref in finished:
+                item = running.pop(ref)  # before its error is raised: to cancel what has ended can abort this process
                 found: Result | str
                 try:
                     found = ray.get(ref)
                 except breaks as error:
                     found = f"the worker broke: {str(error).strip().splitlines()[-1][:300]}"
-                yield running.pop(ref), found
+                yield item, found
             if on_wait is not None:
                 on_wait(running.values())
     finally:
