@@ -35,6 +35,7 @@ class NetworkManifest(FrozenModel):
     """What is in a bundle, as `manifest.json` there says it; None for what was not measured.
 
     `confusion` counts test images: a row for each true class, a column for each answer; () where nobody counted.
+    `mistakes` are the worst of them; pictures stand side by side in `<bundle>_mistakes.png`, beside the bundle.
     `classes` are the names of the outputs in order, `preparation` says what becomes the input, and how.
     `output` is None where what ships does not compute as onnxruntime does. `layers` says which layer of the network a
     node of the ONNX files and of the C stands for, since their names are ours. What has a default was not told by the
@@ -85,6 +86,7 @@ class NetworkManifest(FrozenModel):
     classes: tuple[str, ...] = ()
     preparation: str = ""
     confusion: tuple[tuple[Int64, ...], ...] = ()
+    mistakes: tuple["Mistake", ...] = ()
 
     @property
     def by_class(self) -> tuple["ClassFigures", ...]:
@@ -112,6 +114,15 @@ class ClassFigures(FrozenModel):
     recall: float | None
     precision: float | None
     taken_for: int | None
+
+
+class Mistake(FrozenModel):
+    """A test image, by its number, that the network takes for another class; `confidence` is the answer's softmax."""
+
+    image: Int64
+    label: Int64
+    answer: Int64
+    confidence: float
 
 
 class TableManifest(FrozenModel):

@@ -190,6 +190,18 @@ class BoardResult(FrozenModel):
     stream: StreamResult | None = None
 
 
+class EpochFigures(FrozenModel):
+    """What an epoch of full training gave: float validation accuracy, mean training loss; None where it diverged.
+
+    Epochs with int8 rounding are counted after those in float, and `rounded`.
+    """
+
+    epoch: Int64
+    val_accuracy: float
+    train_loss: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    rounded: bool = False
+
+
 class Finalist(FrozenModel):
     """A candidate after full training, the toolchain again with trained weights, and the board.
 
@@ -205,6 +217,7 @@ class Finalist(FrozenModel):
     second_opinions: tuple[FeasibilityReport, ...] = ()
     reason: str = ""
     note: str = ""
+    epochs: tuple[EpochFigures, ...] = ()
 
     @property
     def usable(self) -> bool:

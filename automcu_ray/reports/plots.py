@@ -21,6 +21,10 @@ from automcu_ray.sizing.near_misses import TITLES, Resource, known_size
 
 INK, MUTED, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 TRAINED, CHOSEN, REFUSED, LIMIT = "#6b9ac4", "#0b3d66", "#d9730d", "#b91c1c"
+_OF_THE_PAGE = {  # so that they follow its day and night (templates/theme.css.j2)
+    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)",
+    TRAINED: "var(--mid)", CHOSEN: "var(--deep)", REFUSED: "var(--orange)", LIMIT: "var(--red)",
+}  # fmt: skip
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "automcu_ray",
@@ -128,6 +132,22 @@ def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> 
     places = {r.candidate.number: (float(x), r.accuracy) for x, r in zip(order, trained, strict=True)}
     _draw_finalists(axes, places, finalists)
     return to_svg(figure, f"Best validation accuracy after each of {len(trained)} trained candidates.")
+
+
+def learning_figure(finalists: Sequence[Finalist]) -> str:
+    """Return the float validation accuracy of finalists after each epoch; dashed where they train with rounding."""
+    figure, axes = new_axes("epochs of full training", "validation accuracy (float)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    curves = [finalist for finalist in finalists if finalist.epochs]
+    draw_accuracies(axes, [epoch.val_accuracy for finalist in curves for epoch in finalist.epochs])
+    for at, finalist in enumerate(curves):
+        color = f"C{at % 10}"
+        in_float = [(one.epoch, one.val_accuracy) for one in finalist.epochs if not one.rounded]
+        rounded = [(one.epoch, one.val_accuracy) for one in finalist.epochs if one.rounded]
+        axes.plot(*zip(*in_float, strict=True), color=color, marker=".", label=f"#{finalist.number}")
+        if rounded:
+            axes.plot(*zip(*in_float[-1:], *rounded, strict=True), color=color, marker=".", linestyle="--")
+    return to_svg(figure, f"Validation accuracy of {len(curves)} finalists after each epoch of full training.")
 
 
 def funnel_figure(rows: Sequence[Stage]) -> str:
@@ -245,7 +265,7 @@ def _draw_rows(axes: Axes, labels: Sequence[str], right: float, *, integer: bool
 
 
 def to_svg(figure: Figure, description: str) -> str:
-    """Return the figure as an <svg> element: no prolog, ids or metadata, so that several share a page."""
+    """Return the figure as an <svg> element, in the page's colours: no prolog, no ids, for several share a page."""
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):
         handles, _ = figure.axes[0].get_legend_handles_labels()
@@ -255,5 +275,6 @@ def to_svg(figure: Figure, description: str) -> str:
     text = buffer.getvalue()
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text[text.index("<svg") :])
     text = re.sub(r'<g id="[^"]*">', "<g>", text)
+    text = re.sub("|".join(_OF_THE_PAGE), lambda found: _OF_THE_PAGE[found[0]], text)
     about = f'role="img" aria-label="{description}"'  # fixed words and numbers alone: nothing to escape
     return re.sub(r'width="[^"]*" height="[^"]*"', about, text, count=1)

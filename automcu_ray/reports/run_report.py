@@ -22,10 +22,10 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.events import Brought, Decided, FinalistEvaluated, Finished, Searched, Started, ToolCalled
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
-from automcu_ray.records.manifest import NetworkManifest, TableManifest
+from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifest
 from automcu_ray.records.record import Finalist, Record
 from automcu_ray.records.search_dynamics import trend
-from automcu_ray.reports import plots
+from automcu_ray.reports import anatomy, plots
 from automcu_ray.reports.pages import template
 from automcu_ray.runtime.config import RunConfig, compose
 from automcu_ray.sizing import near_misses
@@ -90,6 +90,9 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         in_table=manifest if isinstance(manifest, TableManifest) else None,
         decisions=repository.all(Decided),
         diagnoses=[(r.candidate.number, r.diagnosis) for r in records if r.diagnosis],
+        lineage=anatomy.lineage(records, manifest.number) if manifest else [],
+        blocks=_blocks(repository, manifest, task),
+        pictures=anatomy.pictures(folder / "bundle_mistakes.png"),
         started=started,
         brought=brought,
         engine=started.engine if started else None,
@@ -215,6 +218,12 @@ def _near_miss(record: Record, resource: str, task: Task) -> NearMiss:
     return NearMiss(mine.number, layers(mine), f"{short[resource].over or 0:,} {unit}", advice)
 
 
+def _blocks(repository: Repository, manifest: Manifest | None, task: Task) -> list[anatomy.Block]:
+    """Return the winner's layers; [] where it is code, or a cell of a table."""
+    network = repository.proposed.get(manifest.number) if isinstance(manifest, NetworkManifest) else None
+    return [] if network is None or network.structure is None else anatomy.blocks(task.graph(network.structure))
+
+
 def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], cost: Cost) -> list[Figure]:
     records = repository.records
     proposals = len({*repository.proposed, *(record.candidate.number for record in records)})
@@ -229,12 +238,18 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
     counted = any(record.feasibility and record.feasibility.instructions for record in records)
     speed = plots.size_figure("instructions", task.instructions_limit, records, finalists) if counted else None
     rows = plots.stages(records, proposals, len(finalists))
+    of_epochs = "How finalists learnt. Dashed: with int8 rounding in training, where that was asked for."
     of_speed = "Accuracy against instructions of an inference. Hollow, at the bottom: refused, so never trained."
     return [
         Figure(Markup(flash), "Accuracy against Flash. Hollow, at the bottom: refused, so never trained."),
         Figure(Markup(ram), "Accuracy against RAM. Hollow, at the bottom: refused, so never trained."),
         *([Figure(Markup(speed), of_speed)] if speed is not None else []),
         Figure(Markup(plots.anytime_figure(records, finalists)), "How fast the search got better."),
+        *(
+            [Figure(Markup(plots.learning_figure(finalists)), of_epochs)]
+            if any(one.epochs for one in finalists)
+            else []
+        ),
         Figure(Markup(plots.funnel_figure(rows)), "The ladder: where proposals stopped, cheapest question first."),
         Figure(Markup(plots.cost_figure(cost, absent)), caption),
     ]

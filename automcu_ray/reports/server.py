@@ -89,10 +89,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _tell_of_changes(self) -> None:
         """Send an event for each new state, until the reader or the server is gone (HTML standard, section 9.2)."""
+        known, beat_s = self.server.state(), time.monotonic()  # before the reader hears that we look
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/event-stream")
         self._send_common()
-        known, beat_s = self.server.state(), time.monotonic()
         try:
             while not self.server.stopping.wait(LOOK_S):
                 state = self.server.state()

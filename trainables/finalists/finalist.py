@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from pydantic import ValidationError
 
 from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.errors import AutoMcuError
@@ -18,7 +20,7 @@ from automcu_ray.core.training_recipe import Protocol
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.problem.task import Task
-from automcu_ray.records.record import BoardResult, Finalist, Quantised, TrainingSummary
+from automcu_ray.records.record import BoardResult, EpochFigures, Finalist, Quantised, TrainingSummary
 from automcu_ray.runtime.config import JailConfig
 from automcu_ray.signals.front_end import Samples
 from backends.base import Backend
@@ -35,7 +37,7 @@ from trainables.training.trainer import CANDIDATE_ERRORS, Trainer, in_words
 
 BOARD_CHECK_IMAGES = 16
 SHIPPED, BOARD_ELF = "shipped", "board.elf"  # in a finalist's folder: what the bundle will hold, what the board runs
-EPOCH = "epoch"  # the number of the last epoch, for the progress line
+EPOCH, EPOCHS = "epoch", "epochs.jsonl"  # the number of the last one, for the progress line; what each gave
 
 Trained = tuple[TrainingSummary, DeployedNetwork]
 
@@ -134,6 +136,7 @@ def take_through(
         second_opinions=opinions,
         reason=reason[:500],
         note="; ".join(notes),
+        epochs=read_epochs(folder),
     )
 
 
@@ -223,7 +226,7 @@ def _train(candidate: Candidate, pipeline: FinalistPipeline, folder: Path, notes
             try:
                 taught_by = pipeline.teacher.network(pipeline.task) if pipeline.teacher else None
                 more = training.start_rounded(_checkpoint("qat", candidate, pipeline, folder), taught_by)
-                _last(more, folder, pipeline.protocol.epochs)
+                _last(more, folder, pipeline.protocol.epochs, rounded=True)
                 summary, deployed = _better((summary, deployed), training.finish(epoch), pipeline.val_split, folder)
             except CANDIDATE_ERRORS as error:
                 # What was trained before, rounded by calibration alone, still stands.
@@ -254,11 +257,26 @@ def _checkpoint(phase: str, candidate: Candidate, pipeline: FinalistPipeline, fo
     return Checkpoint(folder / f"{phase}.checkpoint", f"{what} {how} {by}")
 
 
-def _last(epochs: Iterator[Epoch], folder: Path, before: int) -> Epoch:
-    """Train to the end and return the last epoch, leaving the number of each, after those before, for the screen."""
+def _last(epochs: Iterator[Epoch], folder: Path, before: int, *, rounded: bool = False) -> Epoch:
+    """Train to the end and return the last epoch, leaving each, after those before, for the screen and the report."""
     for epoch in epochs:
-        write_whole(folder / EPOCH, str(before + epoch.number).encode())
+        loss = epoch.loss if math.isfinite(epoch.loss) else None
+        number = before + epoch.number
+        row = EpochFigures(epoch=number, val_accuracy=epoch.val_accuracy, train_loss=loss, rounded=rounded)
+        with (folder / EPOCHS).open("a") as file:
+            file.write(row.model_dump_json(exclude_defaults=True) + "\n")
+        write_whole(folder / EPOCH, str(number).encode())
     return epoch
+
+
+def read_epochs(folder: Path) -> tuple[EpochFigures, ...]:
+    """Return what the epochs of a finalist gave; of one that was repeated after an interruption, the newest word."""
+    found: list[EpochFigures] = []
+    for line in (folder / EPOCHS).read_text().splitlines() if (folder / EPOCHS).exists() else ():
+        with contextlib.suppress(ValidationError):  # cut by a kill
+            row = EpochFigures.model_validate_json(line)
+            found = [one for one in found if one.epoch < row.epoch] + [row]
+    return tuple(found)
 
 
 def _better(ptq: Trained, qat: Trained, val: Split, folder: Path) -> Trained:

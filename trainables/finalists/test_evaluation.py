@@ -17,6 +17,7 @@ from automcu_ray.records.record import Finalist
 from trainables.datasets.base import Labels, Split
 from trainables.finalists.board_check import run_on_board
 from trainables.finalists.finalist import BOARD_ELF, SHIPPED, FinalistPipeline, load_deployed
+from trainables.finalists.mistakes import draw, worst_mistakes
 
 OUTPUTS = "outputs as onnxruntime computes them"
 NO_OUTPUTS = "no outputs, since what ships does not compute as onnxruntime does"
@@ -40,7 +41,9 @@ def evaluate_on_test(
     trained = load_deployed(folder / "ptq") if training.quantised else deployed  # in float, that is what was trained
     backend = pipeline.toolchain.backend if pipeline.toolchain is not None else None
     shipped = backend.accuracy(deployed, task, test.images, test.labels) if backend else None
-    predicted = deployed.run(test.images).argmax(axis=1)
+    outputs = deployed.run(test.images)
+    predicted = outputs.argmax(axis=1)
+    mistakes = worst_mistakes(deployed, outputs, test.labels) if shipped is None else ()
     manifest = NetworkManifest(
         target=task.target.name,
         backend=report.backend if report else None,
@@ -69,6 +72,7 @@ def evaluate_on_test(
         test_accuracy=float(np.mean(predicted == test.labels)) if shipped is None else shipped,
         test_macro_f1=f1_score(test.labels, predicted, average="macro") if shipped is None else None,
         confusion=_confusion(test.labels, predicted, deployed.num_classes) if shipped is None else (),
+        mistakes=mistakes,
         quantised=training.quantised,
         test_images=len(test),
         input=InputEncoding(
@@ -91,6 +95,7 @@ def evaluate_on_test(
 
     vectors: Any = {"images": test.images, "labels": test.labels}
     write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, finish=finish, **vectors)
+    draw(mistakes, test.images, bundle.with_name(f"{bundle.name}_mistakes.png"))
     return manifest
 
 

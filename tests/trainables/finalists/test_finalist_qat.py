@@ -20,7 +20,7 @@ from tests.automcu_ray.reports.test_run_report import finish, page, repository, 
 from tests.trainables.finalists.pipelines import CANDIDATE, DATA, pipeline
 from tests.trainables.finalists.test_finalist import asked as with_toolchain
 from tests.trainables.finalists.test_test_evaluation import evaluated
-from trainables.finalists.finalist import FinalistPipeline, load_deployed, run_finalist
+from trainables.finalists.finalist import FinalistPipeline, load_deployed, read_epochs, run_finalist
 from trainables.training.loop import Epoch
 from trainables.training.trainer import Trainer
 
@@ -52,6 +52,17 @@ def test_what_validation_prefers_ships_and_both_are_reported(taken: tuple[Finali
         assert load_deployed(folder / way.method).accuracy(val.images, val.labels) == way.val_accuracy
     assert load_deployed(folder) == load_deployed(folder / "qat")
     assert (folder / "epoch").read_text() == "5"
+    assert [(one.epoch, one.rounded) for one in found.epochs] == [(1, False), *((at, True) for at in (2, 3, 4, 5))]
+    assert found.epochs[0].val_accuracy == pytest.approx(other.val_accuracy_float, abs=0.004)
+
+
+def test_an_epoch_that_was_repeated_is_told_once_and_a_cut_line_not_at_all(tmp_path: Path) -> None:
+    rows = ((1, 0.5), (2, 0.6), (3, 0.7), (2, 0.65))
+    (tmp_path / "epochs.jsonl").write_text(
+        "".join(f'{{"epoch": {epoch}, "val_accuracy": {accuracy}}}\n' for epoch, accuracy in rows) + '{"epoch": 3, "val'
+    )
+    assert [(one.epoch, one.val_accuracy) for one in read_epochs(tmp_path)] == [(1, 0.5), (2, 0.65)]
+    assert read_epochs(tmp_path / "none") == ()
 
 
 def test_training_on_that_helps_nobody_does_not_ship(digits_task: Task, tmp_path: Path) -> None:
