@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, mlperf, search, verify, watch
+from automcu_ray.commands import ablate, arena, deploy, doctor, fidelity, mlperf, report, search, verify, watch
 from automcu_ray.runtime.command import STYLE, run_app
 
 HELP = """Find, train, verify and package neural networks for microcontrollers.
@@ -37,6 +37,7 @@ Runs lie in runs/ of the working directory. `automcu COMMAND --help` shows all o
 app = typer.Typer(help=HELP, epilog=EPILOG, no_args_is_help=True, **STYLE)
 app.command(epilog=search.EPILOG)(search.search)
 app.command(epilog=watch.EPILOG)(watch.watch)
+app.command(epilog=report.EPILOG)(report.report)
 app.command(epilog=deploy.EPILOG)(deploy.deploy)
 app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=ablate.EPILOG)(ablate.ablate)

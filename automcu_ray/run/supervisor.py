@@ -99,7 +99,7 @@ def _run(
         say(console, doubt)
     with console.status("starting Ray"):
         ours = cluster.start(config.resources)
-    try:
+    with cluster.until_its_end(ours):
         if not search(plan, folder, repository, console, report):
             return None
         if failed := Decisions(repository).of("fail"):
@@ -118,9 +118,6 @@ def _run(
             end, seconds = made("end", "the winner is packaged"), time.monotonic() - started_s
             repository.append(end, Finished(manifest=winner, others=manifests, seconds=seconds))
         return winner
-    finally:
-        if ours:
-            cluster.stop()
 
 
 def look_up_all(plan: Plan) -> tuple[Repository, Manifest | None]:

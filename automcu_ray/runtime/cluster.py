@@ -1,9 +1,11 @@
 """Ray as this project uses it: how it starts, and how its cores and GPUs are shared."""
 
+import contextlib
 import math
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,19 @@ def _code() -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def until_its_end(ours: bool) -> Iterator[None]:
+    """Stop Ray after the block, where `start` has started it; an error asks before that whether it died by itself."""
+    try:
+        yield
+    except BaseException as error:
+        died(error)
+        raise
+    finally:
+        if ours:
+            stop()
+
+
 def stop() -> None:
     """End the Ray that `start` has started; what is left of one that has died is killed: it would be waited for."""
     if _watch is not None:
@@ -120,12 +135,16 @@ def stop() -> None:
 def died(error: BaseException | None = None) -> str:
     """Return which of Ray's own processes has ended too early; "" while all is well.
 
-    An `error` that is not of this project's may be the first sign: a process that is about to end is waited for.
+    An `error` that is not of this project's may be the first sign: a process that is about to end is waited for. Ray
+    exits where it cannot reach one of them, and raises errors of its own: then it is lost, whoever is still there.
     """
     if _watch is None:
         return ""
-    if isinstance(error, Exception) and not isinstance(error, AutoMcuError | OSError):
+    if isinstance(error, Exception | SystemExit) and not isinstance(error, AutoMcuError | OSError):
         _watch.wait(ENDING_S)
+    of_ray = isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError)
+    if of_ray or isinstance(error, SystemExit):
+        _watch.died = _watch.died or "connection to its processes"
     return _watch.died
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from automcu_ray.reports.plots import draw_accuracies, new_axes, to_svg
+from automcu_ray.reports.plots import INK, draw_accuracies, new_axes, to_svg
 from automcu_ray.studies.sweep_statistics import Curve
 
 _WIDE_IN = (7.6, 4.2)
 # Okabe and Ito's colours, which the colour-blind tell apart; their yellow, too pale for a line, darkened.
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#a08c00", "#7b8794")
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", INK, "#a08c00", "#7b8794")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)))
 
 

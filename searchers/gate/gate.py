@@ -85,7 +85,7 @@ class Gate:
         for ref, check in list(self._running.items()):
             if check.started_at_s < deadline:  # it hangs: its actor is killed, and Ray starts it anew
                 del self._running[ref]
-                ray.kill(ray.get_actor(check.worker), no_restart=False)
+                ray.kill(_actor(check.worker), no_restart=False)
                 self._await(check.worker)
                 report = _broken(f"the toolchain gave no verdict within {self.timeout_s:.0f} s")
                 verdicts.append((check.candidate, report))
@@ -123,7 +123,7 @@ class Gate:
         for worker in self.workers:
             if self.queue and worker not in busy:
                 candidate = self.queue.popleft()
-                ref = ray.get_actor(worker).check.remote(candidate)
+                ref = _actor(worker).check.remote(candidate)
                 self._running[ref] = _Check(candidate, worker)
 
     def _await(self, worker: str) -> None:
@@ -131,7 +131,7 @@ class Gate:
 
         That takes seconds, or half a minute where its machine has vanished.
         """
-        self._away[worker] = (ray.get_actor(worker).__ray_ready__.remote(), time.monotonic() + self.timeout_s)
+        self._away[worker] = (_actor(worker).__ray_ready__.remote(), time.monotonic() + self.timeout_s)
 
     def _look(self, worker: str) -> tuple[str, tuple[Any, float] | None]:
         """Return a worker that died with the sign of life that is awaited; None where it is back, or late."""
@@ -143,7 +143,7 @@ class Gate:
         try:
             ray.get(ref)
         except ray.exceptions.RayActorError:
-            return worker, (ray.get_actor(worker).__ray_ready__.remote(), until_s)
+            return worker, (_actor(worker).__ray_ready__.remote(), until_s)
         return worker, None
 
     def _answer(self, ref: Any) -> Verdict | None:
@@ -188,3 +188,11 @@ class FeasibilityCallback(tune.Callback):  # type: ignore[misc]
 def _broken(message: str) -> FeasibilityReport:
     violation = Violation(rung=Rung.LINK, resource="tool", message=message)
     return FeasibilityReport(feasible=False, backend="toolchain", rung=Rung.LINK, violations=(violation,))
+
+
+def _actor(name: str) -> Any:
+    """Return a worker; one that Ray starts anew for ever is only gone where Ray itself is."""
+    try:
+        return ray.get_actor(name)
+    except ValueError as error:
+        raise ray.exceptions.RaySystemError(f"the actor {name} is gone") from error

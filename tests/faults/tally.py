@@ -56,7 +56,7 @@ def judge_journal(run: Path, before: bytes, said: str, trained: int, *, over: bo
     journal = run / "journal.jsonl"
     written, happened = journal.read_bytes() if journal.exists() else b"", events(run)
     outcomes = {e["record"]["candidate"]["number"]: e["record"] for e in happened if e["event"] == "record"}
-    shown = {int(number) for number in re.findall(r"^#(\d+) ", said, re.MULTILINE)}
+    shown = {int(number) for number in re.findall(r"^#(\d+) (?!.*handed out again)", said, re.MULTILINE)}
     records = [
         e["record"]["candidate"]["hash"] for e in happened if e["event"] == "record" and "training" in e["record"]
     ]

@@ -88,6 +88,24 @@ def test_the_death_of_ray_is_named_and_the_report_is_written(
     assert folder.report.exists() and folder.parquet.exists()
 
 
+def test_ray_is_asked_whether_it_died_before_it_is_stopped(
+    plan: Plan, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped first, it would look like an end of its own; then the run ended with a traceback of Ray's."""
+    happened: list[str] = []
+
+    def fail(*about: object) -> None:
+        raise RuntimeError("the raylet does not answer")
+
+    monkeypatch.setattr(supervisor, "search", fail)
+    monkeypatch.setattr(cluster, "start", lambda *about: True)
+    monkeypatch.setattr(cluster, "stop", lambda: happened.append("stopped"))
+    monkeypatch.setattr(cluster, "died", lambda error=None: happened.append("asked") or "raylet")
+    with pytest.raises(ToolMissingError, match=r"Ray's raylet has ended"):
+        supervisor.run(plan, folder, Console(file=io.StringIO()))
+    assert happened[:2] == ["asked", "stopped"]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("told", [{}, {"data": {}}])
 def test_a_run_that_did_not_say_what_its_data_were_goes_on(told: dict[str, Any], plan: Plan, folder: RunFolder) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from automcu_ray.core.errors import ConfigError, ToolMissingError
 from automcu_ray.runtime import cluster, interruption, ray_watch
+from automcu_ray.runtime.cluster import ray
 from automcu_ray.runtime.config import Resources
 
 
@@ -235,6 +236,33 @@ def test_an_error_that_comes_before_its_process_has_ended_waits_for_the_name(
         assert cluster.died(ToolMissingError("ours, said at once")) == cluster.died() == ""
         threading.Timer(0.2, process.kill).start()
         assert cluster.died(RuntimeError("the raylet does not answer")) == "sleep"
+
+
+def an_error_of_a_worker() -> Exception:
+    task_error: Exception = ray.exceptions.RayTaskError("check", "Traceback ...", ValueError("a bug of ours"))
+    return task_error
+
+
+@pytest.mark.parametrize(
+    ("error", "died"),
+    [
+        (SystemExit(1), "connection to its processes"),  # so Ray's C++ ends a driver
+        (ray.exceptions.RaySystemError("the actor is gone"), "connection to its processes"),
+        (an_error_of_a_worker(), ""),
+        (RuntimeError("a bug of ours"), ""),
+    ],
+)
+def test_where_all_processes_are_there_yet_rays_own_errors_say_that_it_is_lost(
+    error: BaseException, died: str, signals: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "ENDING_S", 0.01)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        monkeypatch.setattr(ray_watch, "_NEEDED", ("sleep",))
+        monkeypatch.setattr(cluster, "_watch", ray_watch.RayWatch())
+        assert cluster.died(error) == died == cluster.died()
+        cluster.stop()  # which kills what is left of it, where it is lost
+        assert (process.poll() is None) is (died == "") or process.wait(10) == -signal.SIGKILL
+        process.kill()
 
 
 @pytest.mark.parametrize(("usable", "asked"), [(True, None), (False, 0)])

@@ -198,3 +198,14 @@ def test_a_worker_that_is_away_for_long_counts_as_one_death(digits_task: Task, m
     assert [report.feasible for _, report in verdicts] == [True]
     assert asked == ["check", *["ready"] * 7, "check"]
     assert list(gate.deaths.values()) == [1] and len(gate.asked_again) == 1
+
+
+def test_a_worker_that_is_gone_for_good_means_that_ray_is(digits_task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own error for it is a ValueError, which said nothing of Ray: a traceback where its raylet had ended."""
+
+    def gone(name: str) -> None:
+        raise ValueError(f"Failed to look up actor with name '{name}'.")
+
+    monkeypatch.setattr(ray, "get_actor", gone)
+    with pytest.raises(ray.exceptions.RaySystemError, match="far is gone"):
+        Gate(digits_task, workers=["far"]).submit(candidate(digits_task, 4))
