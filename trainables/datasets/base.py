@@ -237,7 +237,7 @@ def in_short(error: BaseException) -> str:
 
 
 def data_folder(name: str) -> Path:
-    """Return the folder of a data set: an absolute path, or a name under the first data folder that has it.
+    """Return the folder of a data set: a name under the first data folder that has it, or a path with a slash in it.
 
     Raises:
         ConfigError: none of them has it.
@@ -246,6 +246,8 @@ def data_folder(name: str) -> Path:
     for root in roots:
         if (root / name).is_dir():
             return root / name
+    if os.sep in name and Path(name).is_dir():  # a bare name is no path: which folder it meant would depend on luck
+        return Path(name).resolve()
     raise ConfigError(
         f"no data folder {name!r} in {', '.join(str(root) for root in roots)}: "
         f"put it there, or point AUTOMCU_DATA or --set dataset.folder=PATH to it."

@@ -18,7 +18,7 @@ from PIL import Image
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.testing.dataset_contract import opened
 from trainables.datasets import pictures, prepared
-from trainables.datasets.base import Images
+from trainables.datasets.base import Images, data_folder
 from trainables.datasets.image_folder import image_folder
 from trainables.datasets.parquet_images import parquet_images
 from trainables.datasets.published import cifar10, imagenette
@@ -90,6 +90,13 @@ class TestParquet:
         pq.write_table(table, tmp_path / "train.parquet")
         with pytest.raises(ConfigError, match=r"train\.parquet cannot be read as Parquet: .*label"):
             parquet_images(folder=str(tmp_path))
+
+    def test_a_path_from_here_is_a_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "mine" / "pictures").mkdir(parents=True)
+        monkeypatch.chdir(tmp_path)
+        assert data_folder("mine/pictures") == data_folder("./mine/pictures") == tmp_path / "mine" / "pictures"
+        with pytest.raises(ConfigError, match="no data folder 'mine'"):
+            data_folder("mine")
 
     def test_missing_folder_says_where_it_looked(self) -> None:
         with pytest.raises(ConfigError, match=r"no data folder 'nowhere' in .*AUTOMCU_DATA"):
