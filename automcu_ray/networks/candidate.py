@@ -1,6 +1,6 @@
 """A candidate: one proposal of a searcher, and what it says about itself."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, model_serializer, model_validator
@@ -22,7 +22,7 @@ _KINDS = {"spec", "cell", "code"}
 
 
 def _kind(network: Any) -> str:
-    keys = network if isinstance(network, Mapping) else type(network).model_fields
+    keys: Collection[str] = network if isinstance(network, Mapping) else getattr(type(network), "model_fields", ())
     return "code" if "code" in keys else "cell" if "operations" in keys else "spec"
 
 
