@@ -36,5 +36,5 @@ def wait_beside(driver: int, line: str) -> None:
         time.sleep(PAUSE_S)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and not os.fork():  # no child of the driver's: those Ray kills, when it ends the driver
     wait_beside(int(sys.argv[1]), sys.argv[2])
