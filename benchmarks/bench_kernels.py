@@ -147,16 +147,8 @@ def run_c(
         (folder / "net.c").write_text(source)
         start = machine.flash.origin if machine.start is None else machine.start
         flash, ram = machine.flash, machine.ram
-        layout = Layout(
-            flash.origin,
-            flash.size_bytes,
-            ram.origin,
-            ram.size_bytes,
-            start,
-            images[0].nbytes,
-            outputs,
-            STACK_BYTES,
-        )
+        regions = (flash.origin, flash.size_bytes, ram.origin, ram.size_bytes)
+        layout = Layout(*regions, start, images[0].nbytes, outputs, STACK_BYTES)
         (folder / "net.ld").write_text(layout.script(FIRMWARE / "link.ld"))
         flags = [*CORE_FLAGS[core], *COMPILE_FLAGS]
         _call(["arm-none-eabi-gcc", *flags, f"-I{CMSIS}/Include", "-w", "-c", "net.c"], folder)

@@ -73,20 +73,20 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     )
     report = LiveReport(lambda: write_report(folder.report, plan.config, plan.task, repository))
     unheard = f"error: this run was ended from outside, or by Ray. What is finished is kept: --resume {folder.path}."
-    try:
-        with last_words(unheard):
+    with last_words(unheard):  # to the very end: Ray's C++ may end this process while the report is written
+        try:
             return _run(plan, folder, repository, console, report)
-    except BaseException as error:
-        if name := cluster.died(error):
-            cluster.stop()  # of a sweep's Ray, too
-            raise ToolMissingError(
-                f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished is "
-                f"kept: go on with --resume {folder.path}."
-            ) from None
-        raise
-    finally:
-        repository.write_parquet(folder.parquet)
-        report.write()
+        except BaseException as error:
+            if name := cluster.died(error):
+                cluster.stop()  # of a sweep's Ray, too
+                raise ToolMissingError(
+                    f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished "
+                    f"is kept: go on with --resume {folder.path}."
+                ) from None
+            raise
+        finally:
+            repository.write_parquet(folder.parquet)
+            report.write()
 
 
 def _run(

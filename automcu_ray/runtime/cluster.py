@@ -67,6 +67,23 @@ def start(resources: Resources, *, boards: int = 0) -> bool:
     if resources.ray_address is None:
         _check_loopback()
     try:
+        _init(resources, boards)
+    except BaseException:
+        if (
+            resources.ray_address is None
+        ):  # an interrupt may come at any moment: agents that just start outlive a raylet
+            ray.shutdown()
+            end_ray()
+        raise
+    ray_patches.hush()
+    if resources.ray_address is None:
+        global _watch
+        _watch = RayWatch()
+    return True
+
+
+def _init(resources: Resources, boards: int) -> None:
+    try:
         if resources.ray_address is None:
             gpus = None if torch.cuda.is_available() else 0  # what torch cannot use would only limit the slots
             here: dict[str, Any] = {
@@ -88,18 +105,12 @@ def start(resources: Resources, *, boards: int = 0) -> bool:
                 f"--address {resources.ray_address}), with Ray {ray.__version__} and this Python? Without "
                 "resources.ray_address a run starts its own."
             ) from error
-        end_ray()  # one of its processes may have come up
         raise ToolMissingError(
             f"Ray does not start on this machine: {said} Is there memory left, room in /tmp, and a core that is not "
             "busy? Then try again; nothing is lost."
         ) from error
     finally:
         interruption.deliver()  # Ray has set handlers of its own
-    ray_patches.hush()
-    if resources.ray_address is None:
-        global _watch
-        _watch = RayWatch()
-    return True
 
 
 def _code() -> dict[str, Any]:

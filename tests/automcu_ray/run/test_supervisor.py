@@ -1,9 +1,11 @@
 """What a run leaves, whatever goes wrong at its end."""
 
+import contextlib
 import io
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,28 @@ def test_the_death_of_ray_is_named_and_the_report_is_written(
     with pytest.raises(ToolMissingError, match=r"Ray's gcs_server has ended before its time.*--resume"):
         supervisor.run(plan, folder, Console(file=io.StringIO()))
     assert folder.report.exists() and folder.parquet.exists()
+
+
+def test_last_words_are_ready_until_the_report_is_written(
+    plan: Plan, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's C++ ended the process while it wrote: exit status 1 and not a word."""
+    happened: list[str] = []
+
+    @contextlib.contextmanager
+    def words(line: str) -> Iterator[None]:
+        with contextlib.suppress(OSError):
+            yield
+        happened.append("no words any more")
+
+    def fail(*about: object) -> None:
+        raise OSError("the disk")
+
+    monkeypatch.setattr(supervisor, "last_words", words)
+    monkeypatch.setattr(supervisor, "write_report", lambda *about: happened.append("report"))
+    monkeypatch.setattr(supervisor, "_run", fail)
+    supervisor.run(plan, folder, Console(file=io.StringIO()))
+    assert happened == ["report", "no words any more"]
 
 
 def test_ray_is_asked_whether_it_died_before_it_is_stopped(

@@ -215,6 +215,23 @@ def test_ctrl_c_that_ray_swallows_while_it_starts_still_counts(
     assert interruption.status() == 130
 
 
+@pytest.mark.parametrize("address", [None, "auto"])
+def test_a_start_that_is_interrupted_leaves_nothing_of_its_own(
+    address: str | None, signals: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def interrupted(**about: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster.ray, "init", interrupted)
+    monkeypatch.setattr(cluster.ray, "shutdown", lambda: ended.append("ray"))
+    monkeypatch.setattr(cluster, "end_ray", lambda: ended.append("its agents"))
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start(Resources(ray_address=address))
+    assert ended == ([] if address else ["ray", "its agents"])
+
+
 def test_a_process_of_ray_that_dies_interrupts_at_once(signals: None, monkeypatch: pytest.MonkeyPatch) -> None:
     interruption.listen()
     with subprocess.Popen(["sleep", "60"]) as process:
