@@ -238,13 +238,16 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
     counted = any(record.feasibility and record.feasibility.instructions for record in records)
     speed = plots.size_figure("instructions", task.instructions_limit, records, finalists) if counted else None
     rows = plots.stages(records, proposals, len(finalists))
-    of_epochs = "How finalists learnt. Dashed: with int8 rounding in training, where that was asked for."
-    of_speed = "Accuracy against instructions of an inference. Hollow, at the bottom: refused, so never trained."
+    of_epochs = "How finalists learnt. Dashed: the epochs after, with int8 rounding in training (qat)."
+    of_speed = "Accuracy against instructions of an inference. Hollow marks, if any: refused, so never trained."
     return [
         Figure(Markup(flash), "Accuracy against Flash. Hollow, at the bottom: refused, so never trained."),
         Figure(Markup(ram), "Accuracy against RAM. Hollow, at the bottom: refused, so never trained."),
         *([Figure(Markup(speed), of_speed)] if speed is not None else []),
-        Figure(Markup(plots.anytime_figure(records, finalists)), "How fast the search got better."),
+        Figure(
+            Markup(plots.anytime_figure(records, finalists)),
+            "How fast the search got better, in the order in which trainings ended.",
+        ),
         *(
             [Figure(Markup(plots.learning_figure(finalists)), of_epochs)]
             if any(one.epochs for one in finalists)

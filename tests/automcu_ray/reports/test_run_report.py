@@ -223,7 +223,7 @@ def test_a_finished_run_leads_with_the_winner(tmp_path: Path) -> None:
     text = page(tmp_path, found).text
     for part in ("Candidate #2 fits stm32f405", "97.78 %", "12.0 KB", "of 24.0 KB, 12.0 KB left", "127 of 128"):
         assert part in text
-    assert "qemu: 16 of 16 images bit-equal" in text
+    assert "qemu: 16 of 16 validation images bit-equal" in text
     assert "98.21 %" in text
     assert "912,345" in text and "488 bytes" in text
 
@@ -401,7 +401,7 @@ def test_the_trend_and_the_tokens_of_the_prefix_cache_stand_beside_each_other(tm
     records = [trained(number, score, cost=spent) for number, score in ((1, 0.5), (2, 0.7), (3, 0.6))]
     text = page(tmp_path, repository(*records, engine=model)).text
     assert "prompt tokens 21,000 of these, from the prefix cache 12,600 completion tokens 900 money $0.0375" in text
-    assert "trained, of all outcomes 3 of 3, 100.00 % accuracy, first to best 50.00 % to 70.00 %" in text
+    assert "trained, of all outcomes 3 of 3, 100.00 % accuracy, first proposed to best 50.00 % to 70.00 %" in text
     assert "Spearman +0.50" in text and "distinct candidates, accuracies 3, 3" in text
 
 
