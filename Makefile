@@ -81,11 +81,10 @@ setup: tools $(VENV)/.installed  ## install what is missing
 tools:
 	@scripts/install_tools.sh $(APT_PACKAGES)
 
-# Not compiled here: all of the packages would take half of the time, and Python compiles what is imported when it is.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing Python packages into $(VENV) (pyproject.toml, constraints.txt)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 # What is not needed to run or to test: the site is made from sources that nothing imports, so it does without torch and Ray.

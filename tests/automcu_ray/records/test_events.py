@@ -76,6 +76,7 @@ NETWORK: dict[str, Any] = {
     "classes": ["zero", "one"],
     "preparation": "A picture.",
     "confusion": [[3, 1], [0, 4]],
+    "mistakes": [],
 }
 LATEST: list[dict[str, Any]] = [
     {
