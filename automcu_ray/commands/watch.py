@@ -29,12 +29,11 @@ def watch(
     """Serve the report of a run, finished or not, on this machine; it is shown anew as results come."""
     from automcu_ray.reports.console import say  # these take a second, which the other commands need not wait for
     from automcu_ray.reports.server import ReportServer
+    from automcu_ray.runtime.run_folder import RunFolder
 
-    folder = run.resolve()
-    if not (folder / "config.yaml").is_file():
-        raise ConfigError(f"no run in {run}: a folder that holds config.yaml is wanted, like runs/latest.")
-    with ReportServer(folder / "report.html", port) as server:
-        say(Console(), f"{folder.name}: {server.url} (Ctrl-C ends this)")
+    folder = RunFolder.begun(run)
+    with ReportServer(folder.report, port) as server:
+        say(Console(), f"{folder.path.name}: {server.url} (Ctrl-C ends this)")
         if open_:
             webbrowser.open(server.url)
         try:

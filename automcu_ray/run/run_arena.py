@@ -87,9 +87,7 @@ def existing(path: Path) -> tuple[RunFolder, ArenaConfig]:
     Raises:
         ConfigError: there is no run of the arena.
     """
-    folder = RunFolder(path)
-    if not folder.config.is_file():
-        raise ConfigError(f"no run in {path}: --resume wants a folder that holds config.yaml, like runs/latest.")
+    folder = RunFolder.begun(path)
     try:
         return folder, ArenaConfig.model_validate(read_yaml(folder.config))
     except ValidationError as error:
@@ -135,19 +133,18 @@ def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console
         courses, status = [], 0
         ours = cluster.start(config.resources, boards=len(config.boards))
         try:
-            for setting in config.settings:
-                searcher = make_searcher(config, setting, engine, workload, folder.path / setting)
-                courses.append(Course(setting, searcher.repository, folder.path / setting / "attempts"))
-                if _play(config, searcher, workload, folder.path / setting, console):
-                    status = say_interrupted(console, f"Go on with --resume {folder.path}")
-                    break
-                if searcher.gave_up:
-                    say(console, f"{setting}: stopped early: {searcher.gave_up}")
+            with cluster.until_its_end(ours):
+                for setting in config.settings:
+                    searcher = make_searcher(config, setting, engine, workload, folder.path / setting)
+                    courses.append(Course(setting, searcher.repository, folder.path / setting / "attempts"))
+                    if _play(config, searcher, workload, folder.path / setting, console):
+                        status = say_interrupted(console, f"Go on with --resume {folder.path}")
+                        break
+                    if searcher.gave_up:
+                        say(console, f"{setting}: stopped early: {searcher.gave_up}")
         except KeyboardInterrupt:
             status = say_interrupted(console, f"Go on with --resume {folder.path}")
         finally:
-            if ours:
-                cluster.stop()
             write_report(folder.report, config.task, engine.model or engine.name, courses)
         for course in courses:
             best, attempts = course.score

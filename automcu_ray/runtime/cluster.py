@@ -64,19 +64,18 @@ def start(resources: Resources, *, boards: int = 0) -> bool:
     if ray.is_initialized():
         interruption.deliver()
         return False
-    if resources.ray_address is None:
+    own = resources.ray_address is None
+    if own:
         _check_loopback()
     try:
         _init(resources, boards)
     except BaseException:
-        if (
-            resources.ray_address is None
-        ):  # an interrupt may come at any moment: agents that just start outlive a raylet
+        if own:  # an interrupt may come at any moment: agents that just start outlive a raylet
             ray.shutdown()
             end_ray()
         raise
     ray_patches.hush()
-    if resources.ray_address is None:
+    if own:
         global _watch
         _watch = RayWatch()
     return True

@@ -57,15 +57,25 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: Path) -> tuple["RunFolder", RunConfig]:
-        """Return a run's folder and configuration, for `--resume`.
+        """Return a run's folder and configuration.
+
+        Raises:
+            ConfigError: there is no run.
+        """
+        folder = cls.begun(path)
+        return folder, validate(read_yaml(folder.config))
+
+    @classmethod
+    def begun(cls, path: Path) -> "RunFolder":
+        """Return the folder of a run of any kind.
 
         Raises:
             ConfigError: there is no run.
         """
         folder = cls(path)
         if not folder.config.is_file():
-            raise ConfigError(f"no run in {path}: --resume wants a folder that holds config.yaml, like runs/latest.")
-        return folder, validate(read_yaml(folder.config))
+            raise ConfigError(f"no run in {path}: a folder that holds config.yaml is wanted, like runs/latest.")
+        return folder
 
     def create(self, config: FrozenModel) -> None:
         """Make the folder, write the configuration, and point `latest` at it."""

@@ -143,7 +143,7 @@ class CQemuBackend(Backend):
             (workdir / "net.elf").unlink(missing_ok=True)  # nobody may flash what does not fit
         seconds = {str(Rung.CONVERT): converted - start, str(Rung.LINK): cpu_seconds() - converted}
         report = report.replace(seconds_by_rung=seconds, notes=form.notes if deployed.precision == "int8" else ())
-        parts = ("main.c", "startup.c", "harness.h", f"uart_{target.uart.kind}.c")
+        parts = ("main.c", "startup.c", "harness.h", "uart_stm32.h", f"uart_{target.uart.kind}.c")
         harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
         if emulated is not None and target.emulator is not None:  # with these a bundle can be checked anywhere
             kind = find_machine(target.emulator.machine).uart.kind

@@ -29,7 +29,7 @@ _LENIENT = """#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpedantic"
 """
 _SOURCES = ("net.c", "net.h", "stream.c", "stream.h")
-_HARNESS = ("*.c", "*.ld", "harness.h")
+_HARNESS = ("*.c", "*.ld", "harness.h", "uart_*.h")
 
 
 def package(

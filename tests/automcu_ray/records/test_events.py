@@ -26,6 +26,7 @@ ADDED_SINCE = {
     "classes",
     "preparation",
     "confusion",
+    "mistakes",
     "backend",
     "board_agrees",
     "second_opinions",
