@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from automcu_ray.core.errors import ConfigError
-
 EPILOG = """
 Examples:
 

@@ -76,8 +76,8 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     with last_words(unheard):  # to the very end: Ray's C++ may end this process while the report is written
         try:
             return _run(plan, folder, repository, console, report)
-        except BaseException as error:
-            if name := cluster.died(error):
+        except BaseException:
+            if name := cluster.died():  # `until_its_end` has waited for its last sign
                 cluster.stop()  # of a sweep's Ray, too
                 raise ToolMissingError(
                     f"Ray's {name} has ended before its time: was it killed, or is no memory left? What is finished "
