@@ -10,6 +10,7 @@ from automcu_ray.core.feasibility import Rung
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.testing.networks import deployed_network
+from automcu_ray.testing.tasks import read_target
 from backends.base import Backend, Firmware
 
 TOO_SMALL = Constraints(ram_kb=2, flash_kb=2)
@@ -27,6 +28,10 @@ class BackendContract:
 
     @abstractmethod
     def make(self) -> Backend: ...
+
+    @pytest.fixture
+    def target(self) -> McuTarget:
+        return read_target("stm32f405")
 
     def network(self) -> DeployedNetwork:
         return deployed_network("plain", "int8")

@@ -11,6 +11,7 @@ from automcu_ray.core.errors import BoardError
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import McuTarget
 from automcu_ray.testing.networks import deployed_network, images
+from automcu_ray.testing.tasks import read_target
 from backends.boards.base import Board, BoardRun
 
 
@@ -22,6 +23,10 @@ class BoardContract:
 
     @abstractmethod
     def firmware(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> Path: ...
+
+    @pytest.fixture
+    def target(self) -> McuTarget:
+        return read_target("stm32f405")
 
     @pytest.fixture(autouse=True)
     def built(self, target: McuTarget, tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 import math
 import pickle
 import time
+from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ray.tune.search import Searcher
 
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
 from automcu_ray.records.journal import Repository
+from automcu_ray.testing.tasks import make_task, make_tight_task
 from searchers.tune_searcher import TuneSearcher
 
 PATIENCE_S = 240.0
@@ -60,13 +63,22 @@ def story(searcher: TuneSearcher) -> list[tuple[Any, ...]]:
 class SearcherContract:
     """`make` returns a searcher for the fixtures `task`, and `tight_task`, whose limits make refusals likely.
 
+    A subclass may replace both fixtures, where it wants cells, say.
     `sequential`: it proposes nothing while a trial is under way.
     """
 
     sequential = False
 
-    def make(self, task: Task, seed: int) -> TuneSearcher:
-        raise NotImplementedError
+    @abstractmethod
+    def make(self, task: Task, seed: int) -> TuneSearcher: ...
+
+    @pytest.fixture
+    def task(self) -> Task:
+        return make_task()
+
+    @pytest.fixture
+    def tight_task(self) -> Task:
+        return make_tight_task()
 
     def test_same_seed_and_results_give_the_same_proposals(self, task: Task) -> None:
         first, second = self.make(task, 3), self.make(task, 3)

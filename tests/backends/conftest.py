@@ -1,11 +1,7 @@
 import pytest
 
 from automcu_ray.problem.target import McuTarget
-from automcu_ray.runtime.config import CONFIGS, read_yaml
-
-
-def read_target(name: str) -> McuTarget:
-    return McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{name}.yaml"))
+from automcu_ray.testing.tasks import read_target
 
 
 @pytest.fixture

@@ -6,24 +6,12 @@ import pytest
 
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
 from automcu_ray.networks.candidate import Candidate
-from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record, TrainingSummary
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.testing.tasks import make_task, make_tight_task
 from searchers.gate.prefilter import Prefilter
 from searchers.proposer import SearchState
 from searchers.tune_searcher import TuneSearcher
-
-
-def make_task(shape: tuple[int, int, int] = (1, 8, 8), ram_kb: float = 24, flash_kb: float = 48) -> Task:
-    """The digits of the main job by default."""
-    return Task(
-        dataset="digits",
-        input_shape=shape,
-        num_classes=10,
-        target=McuTarget.model_validate(read_yaml(CONFIGS / "target" / "stm32f405.yaml")),
-        constraints=Constraints(ram_kb=ram_kb, flash_kb=flash_kb),
-    )
 
 
 @pytest.fixture
@@ -34,7 +22,7 @@ def task() -> Task:
 @pytest.fixture
 def tight_task() -> Task:
     """Limits that a searcher soon runs into."""
-    return make_task(ram_kb=2, flash_kb=6)
+    return make_tight_task()
 
 
 @pytest.fixture
