@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.core.feasibility import FeasibilityReport, Violation
+from automcu_ray.core.memory_map import MemoryMap
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.target import Constraints, McuTarget
@@ -147,6 +148,13 @@ class Backend(ABC):
         self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport, workdir: Path
     ) -> Probe | None:
         """Return a firmware for the target's emulator that tells when each layer ends; None where none can be built.
+
+        `built` is the report of the same network's own firmware.
+        """
+        return None
+
+    def memory_map(self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport) -> MemoryMap | None:
+        """Return where the firmware's intermediate results lie, in the names of nodes; None where it is not known.
 
         `built` is the report of the same network's own firmware.
         """

@@ -13,6 +13,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from automcu_ray.core.errors import BoardError, ToolchainError
 from automcu_ray.core.feasibility import FeasibilityReport, LayerCost, Rung, Violation, too_slow
+from automcu_ray.core.memory_map import MemoryMap
 from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.deploy.torch_network import Network
 from automcu_ray.deploy.tracing import shift_norms
@@ -136,6 +137,18 @@ class Toolchain:
             if layer in costs:
                 costs[layer] = costs[layer].replace(weights_bytes=costs[layer].weights_bytes + weights)
         return tuple(costs.values())
+
+    def memory_map(self, deployed: DeployedNetwork, built: FeasibilityReport) -> MemoryMap | None:
+        """Return where the firmware's intermediate results lie, by layers; None where the backend does not know.
+
+        `built` is the report of its firmware.
+        """
+        found = self.backend.memory_map(deployed, self.task.target, built)
+        if found is None:
+            return None
+        words = deployed.in_words
+        buffers = tuple(buffer.replace(layer=words(buffer.layer)) for buffer in found.buffers)
+        return found.replace(steps=tuple(map(words, found.steps)), buffers=buffers)
 
     @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)
     def _run(self, elf: Path, deployed: DeployedNetwork, dtype: npt.DTypeLike, count: int) -> BoardRun:

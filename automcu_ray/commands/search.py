@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,9 @@ from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import compose, validate
 from automcu_ray.runtime.run_folder import RunFolder
-from automcu_ray.runtime.sentence import Wish, describe, understand
+from automcu_ray.runtime.sentence import Understood, Wish, describe, understand
+
+SentenceReader = Callable[[str, Mapping[str, str | None]], tuple[Understood, str]]
 
 EPILOG = """
 Examples:
@@ -96,7 +98,7 @@ def search(
         folder, config = RunFolder.existing(resume)
         config = validate({**config.model_dump(), "resources": {**config.resources.model_dump(), **joined}})
     else:
-        said = asked_for(sentence, choices, Console()) if sentence is not None else Wish()
+        said = asked_for(sentence, choices, Console(), _readers(engine, settings)) if sentence is not None else Wish()
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
         extra += [f"resources.{key}={json.dumps(value)}" for key, value in joined.items()]
         choices |= {key: value for key, value in said.choices.items() if choices[key] is None}
@@ -126,26 +128,58 @@ def search(
     raise typer.Exit(outcome(console, folder, plan.task, manifest, interrupted=interrupted))
 
 
-def asked_for(sentence: str, given: Mapping[str, str | None], console: Console) -> Wish:
+def asked_for(
+    sentence: str, given: Mapping[str, str | None], console: Console, read: SentenceReader | None = None
+) -> Wish:
     """Return what a sentence asks for, after showing it; at a terminal its questions are asked there.
+
+    `read` is who else reads it, where the grammar leaves something open.
 
     Raises:
         ConfigError: something is missing or contradictory, and there is nobody to ask.
     """
-    understood = understand(sentence, given)
+    read = read or (lambda text, known: (understand(text, known), ""))
+    understood, by = read(sentence, given)
     while understood.questions and sys.stdin.isatty() and console.is_terminal:
         what, question = next(iter(understood.questions.items()))
         answer = console.input(Text(f"{question} "))
         if not answer.strip():
             break
         sentence = f"{sentence}; {what}: {answer}"
-        understood = understand(sentence, given)
+        understood, by = read(sentence, given)
+    if by:
+        console.print(Text(by))
     if understood.questions:
         raise ConfigError("the sentence leaves open: " + " ".join(understood.questions.values()))
     console.print(Text("understood: " + "; ".join(describe(understood.wish))))
     if understood.passed_over:
         console.print(Text("passed over: " + ", ".join(understood.passed_over)[:300]))
     return understood.wish
+
+
+def _readers(engine: str | None, settings: Sequence[str] | None) -> SentenceReader:
+    """Return a reader: the grammar, and the engine of these flags where it can read what the grammar leaves open."""
+
+    def read(sentence: str, given: Mapping[str, str | None]) -> tuple[Understood, str]:
+        alone = understand(sentence, given)
+        if not alone.questions and not alone.passed_over:
+            return alone, ""
+        from automcu_ray.reports.console import harmless  # only now: most sentences need none of this
+        from automcu_ray.run.sentence_engine import read_sentence
+        from searchers.engines import pick_engine
+
+        mine = [setting for setting in settings or () if setting.startswith("engine")]
+        config = compose({"engine": engine}, mine).engine
+        picked = pick_engine(config.name, config.options)
+        if not picked.reads_sentences:
+            return alone, ""
+        try:
+            understood, said = read_sentence(picked, sentence, given)
+            return understood, harmless(said)
+        finally:
+            picked.close()
+
+    return read
 
 
 def main() -> None:

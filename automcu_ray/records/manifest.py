@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, LayerCost, RamUsage
+from automcu_ray.core.memory_map import MemoryMap
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.records.record import Quantised, StreamResult
 
@@ -40,7 +41,8 @@ class NetworkManifest(FrozenModel):
     `output` is None where what ships does not compute as onnxruntime does. `layers` says which layer of the network a
     node of the ONNX files and of the C stands for, since their names are ours. What has a default was not told by the
     first versions; keys of later versions are passed over. `profile` is measured between layers;
-    `estimated_latency_ms` is the instructions by the cycles that one takes, as the target's file says.
+    `memory_map` is the planner's; `estimated_latency_ms` is the instructions by the cycles that one takes, as the
+    target's file says.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -64,6 +66,7 @@ class NetworkManifest(FrozenModel):
     instructions_limit: Int64 | None = None
     estimated_latency_ms: float | None = None
     profile: tuple[LayerCost, ...] = ()
+    memory_map: MemoryMap | None = None
     stack_used_bytes: Int64 | None
     stream: StreamResult | None = None
     second_opinions: tuple[FeasibilityReport, ...] = ()

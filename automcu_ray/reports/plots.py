@@ -19,10 +19,10 @@ from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.records.record import Finalist, Record
 from automcu_ray.sizing.near_misses import TITLES, Resource, known_size
 
-INK, MUTED, GRID = "#1f2933", "#7b8794", "#e4e7eb"
+INK, MUTED, GRID, PAGE = "#1f2933", "#7b8794", "#e4e7eb", "#fefefe"
 TRAINED, CHOSEN, REFUSED, LIMIT = "#6b9ac4", "#0b3d66", "#d9730d", "#b91c1c"
 _OF_THE_PAGE = {  # so that they follow its day and night (templates/theme.css.j2)
-    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)",
+    PAGE: "var(--page)", INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)",
     TRAINED: "var(--mid)", CHOSEN: "var(--deep)", REFUSED: "var(--orange)", LIMIT: "var(--red)",
 }  # fmt: skip
 _STYLE: dict[Any, Any] = {
@@ -252,6 +252,7 @@ def _draw_finalists(axes: Axes, places: dict[int, tuple[float, float]], finalist
     for at, (x, y, number) in enumerate(chosen):
         side, shift = ("right", -7) if at == 0 and len(chosen) > 1 else ("left", 7)  # neighbours keep apart
         about: dict[str, Any] = {"xytext": (shift, 4), "textcoords": "offset points", "fontsize": 9}
+        about["bbox"] = {"facecolor": PAGE, "edgecolor": "none", "pad": 0.5, "alpha": 0.85}  # over lines and marks
         axes.annotate(f"#{number}", (x, y), ha=side, color=CHOSEN, **about)
 
 

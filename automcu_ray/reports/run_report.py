@@ -26,6 +26,9 @@ from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifes
 from automcu_ray.records.record import Finalist, Record
 from automcu_ray.records.search_dynamics import trend
 from automcu_ray.reports import anatomy, plots
+from automcu_ray.reports.handover import handover
+from automcu_ray.reports.in_short import in_short, refused_most
+from automcu_ray.reports.memory_figure import memory_figure
 from automcu_ray.reports.pages import template
 from automcu_ray.runtime.config import RunConfig, compose
 from automcu_ray.sizing import near_misses
@@ -85,6 +88,8 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         by_number={record.candidate.number: record for record in records},
         number_of={r.candidate.hash: r.candidate.number for r in reversed(records) if r.candidate.hash},
         finalists=sorted(finalists, key=lambda finalist: manifest is None or finalist.hash != manifest.hash),
+        in_short=in_short(manifest, repository) if isinstance(manifest, NetworkManifest) else [],
+        handover=handover(folder, typed),
         manifest=manifest if isinstance(manifest, NetworkManifest) else None,
         others=finished.others if finished else {},
         in_table=manifest if isinstance(manifest, TableManifest) else None,
@@ -92,6 +97,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         diagnoses=[(r.candidate.number, r.diagnosis) for r in records if r.diagnosis],
         lineage=anatomy.lineage(records, manifest.number) if manifest else [],
         blocks=_blocks(repository, manifest, task),
+        memory_figure=_memory_figure(manifest),
         pictures=anatomy.pictures(folder / "bundle_mistakes.png"),
         started=started,
         brought=brought,
@@ -224,6 +230,12 @@ def _blocks(repository: Repository, manifest: Manifest | None, task: Task) -> li
     return [] if network is None or network.structure is None else anatomy.blocks(task.graph(network.structure))
 
 
+def _memory_figure(manifest: Manifest | None) -> Markup | None:
+    """Return the winner's arena; None where no planner told."""
+    found = manifest.memory_map if isinstance(manifest, NetworkManifest) else None
+    return Markup(memory_figure(found)) if found is not None and found.buffers else None
+
+
 def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], cost: Cost) -> list[Figure]:
     records = repository.records
     proposals = len({*repository.proposed, *(record.candidate.number for record in records)})
@@ -238,6 +250,7 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
     counted = any(record.feasibility and record.feasibility.instructions for record in records)
     speed = plots.size_figure("instructions", task.instructions_limit, records, finalists) if counted else None
     rows = plots.stages(records, proposals, len(finalists))
+    of_ladder, refusals = "The ladder: where proposals stopped, cheapest question first;", refused_most(records)
     of_epochs = "How finalists learnt. Dashed: the epochs after, with int8 rounding in training (qat)."
     of_speed = "Accuracy against instructions of an inference. Hollow marks, if any: refused, so never trained."
     return [
@@ -253,7 +266,7 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
             if any(one.epochs for one in finalists)
             else []
         ),
-        Figure(Markup(plots.funnel_figure(rows)), "The ladder: where proposals stopped, cheapest question first."),
+        Figure(Markup(plots.funnel_figure(rows)), f"{of_ladder} {refusals}."),
         Figure(Markup(plots.cost_figure(cost, absent)), caption),
     ]
 

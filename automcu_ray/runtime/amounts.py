@@ -16,6 +16,7 @@ class Reader:
     def __init__(self) -> None:
         self.found: dict[str, object] = {}
         self.questions: dict[str, str] = {}
+        self.unplaced: dict[int, str] = {}  # bytes of which memory nobody has said yet
         self._shown: dict[str, str] = {}
 
     def take(self, what: str, value: object, shown: str) -> None:
@@ -80,7 +81,7 @@ def _memory(size: int, least: str, before: str, after: str, shown: str, reader: 
             return
         if what:
             return reader.take(what, size, shown)
-    reader.questions["memory"] = f"{shown} of what: RAM or flash?"
+    reader.unplaced[size] = shown
 
 
 def _compared(before: str, after: str) -> str:

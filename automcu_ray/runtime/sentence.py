@@ -72,9 +72,27 @@ class Understood(NamedTuple):
     passed_over: list[str]
 
 
-def understand(sentence: str, given: Mapping[str, str | None] | None = None) -> Understood:
-    """Return what a sentence asks for; `given` are task and target that flags name already."""
-    text = " ".join(sentence.split())[:MOST_CHARS]
+class Heard(NamedTuple):
+    """What a second reader takes a field of a wish for, and its words for it."""
+
+    value: object
+    shown: str
+
+
+def plain(sentence: str) -> str:
+    """Return a sentence in one line, with an end: what is read of it."""
+    return " ".join(sentence.split())[:MOST_CHARS]
+
+
+def understand(
+    sentence: str, given: Mapping[str, str | None] | None = None, heard: Mapping[str, Heard] | None = None
+) -> Understood:
+    """Return what a sentence asks for; `given` are task and target that flags name already.
+
+    `heard` is what a second reader has understood, by field: it is held against what the grammar reads, and where
+    both differ that is a question.
+    """
+    text = plain(sentence)
     low = text.lower()
     reader = Reader()
     rest = take_amounts(low, reader)
@@ -85,6 +103,12 @@ def understand(sentence: str, given: Mapping[str, str | None] | None = None) -> 
             for phrase in _said(phrases, rest):
                 reader.take(what, value, value)
                 rest = rest.replace(phrase, " ")
+    for what, other in (heard or {}).items():
+        reader.take(what, other.value, other.shown)
+    sizes = (reader.found.get("ram"), reader.found.get("flash"))
+    for size, shown in reader.unplaced.items():
+        if size not in sizes:
+            reader.questions["memory"] = f"{shown} of what: RAM or flash?"
     known = {**{key: value for key, value in (given or {}).items() if value is not None}, **reader.found}
     _ask(reader, known)
     left = [word for word in re.findall(r"[^\W\d_][\w-]+", rest) if word not in _KNOWN]

@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 from automcu_ray.reports.plots import INK, draw_accuracies, new_axes, to_svg
 from automcu_ray.studies.sweep_statistics import Curve
 
+CANDIDATES = "trained candidates"
 _WIDE_IN = (7.6, 4.2)
 # Okabe and Ito's colours, which the colour-blind tell apart; their yellow, too pale for a line, darkened.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", INK, "#a08c00", "#7b8794")
@@ -24,7 +25,8 @@ def curves_figure(curves: Mapping[str, Curve], x_label: str) -> str:
     late = ((curve, len(curve.at) // 10) for curve in curves.values())
     draw_accuracies(axes, [value for curve, at in late for value in (*curve.low[at:], *curve.high[at:])])
     right = max((curve.at[-1] for curve in curves.values()), default=1.0)
-    left = min([right - 1, *(curve.at[0] for curve in curves.values())])
+    # What is spent is shown from nothing on; of candidates there is no zeroth one.
+    left = min([right - 1, *(curve.at[0] for curve in curves.values())]) if x_label == CANDIDATES else 0.0
     bottom, top = axes.get_ylim()
     heights = _apart([curve.mean[-1] for curve in curves.values()], (top - bottom) * 0.055)
     for number, (label, curve) in enumerate(curves.items()):

@@ -17,7 +17,7 @@ from automcu_ray.reports.pages import template
 from automcu_ray.reports.run_report import NOT_MEASURED, count, kb, percent, seconds
 from automcu_ray.runtime.config import RunConfig
 from automcu_ray.runtime.run_folder import RunFolder
-from automcu_ray.studies.anytime_curves import curves_figure
+from automcu_ray.studies.anytime_curves import CANDIDATES, curves_figure
 from automcu_ray.studies.sweep_statistics import Curve
 
 
@@ -51,7 +51,7 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
         names=[run.name for run in runs],
         rows=figures(runs),
         settings=differences(runs),
-        figure=Markup(curves_figure(curves, "trained candidates")) if curves else "",
+        figure=Markup(curves_figure(curves, CANDIDATES)) if curves else "",
     )
     write_whole(path, page.encode("utf-8", errors="replace"))
 

@@ -8,12 +8,16 @@ from markupsafe import Markup
 
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.reports.pages import template
-from automcu_ray.studies.anytime_curves import curves_figure
+from automcu_ray.studies.anytime_curves import CANDIDATES, curves_figure
 from automcu_ray.studies.sweep import Sweep
 from automcu_ray.studies.sweep_statistics import Cost, Curve, RunResult, anytime, anytime_by, holm, paired_p, spread
 
 NOTHING = "-"
 RULES = "no language model took part: proposals came from rules (engine 'offline', or 'simulated')"
+HYPERVOLUME = (
+    "Hypervolume: of all combinations of accuracy (0 to 1), RAM and Flash (0 to their limits) the share that some "
+    "trained network of a run is at least as good as in all three; 1 would be perfect accuracy for nothing."
+)
 _AXES: dict[str, Cost] = {"seconds": "seconds", "tokens": "tokens", "US dollars": "usd"}
 
 
@@ -83,7 +87,8 @@ def notes(sweep: Sweep, results: Sequence[RunResult]) -> list[str]:
     test = f"p: Wilcoxon's signed-rank test against {sweep.baseline}, paired by seed, corrected by Holm for the arms"
     lines = [f"Mean ± standard deviation over seeds; {test} of a case; none where fewer than five pairs differ."]
     ruled = [arm.label for arm in sweep.arms if any(one.by_rules for one in results if one.arm == arm.label)]
-    return [*lines, *([f"{', '.join(ruled)}: {RULES}."] if ruled else []), *sweep.notes]
+    volume = [HYPERVOLUME] if any(one.metrics.hypervolume is not None for one in results) else []
+    return [*lines, *volume, *([f"{', '.join(ruled)}: {RULES}."] if ruled else []), *sweep.notes]
 
 
 def write_table(path: Path, sweep: Sweep, results: Sequence[RunResult]) -> str:
@@ -103,10 +108,10 @@ def write_page(path: Path, sweep: Sweep, results: Sequence[RunResult]) -> None:
     figures = []
     for case in sweep.cases:
         found = [result for result in results if result.case == case.label]
-        by_axis: dict[str, dict[str, Curve | None]] = {"trained candidates": {}}
+        by_axis: dict[str, dict[str, Curve | None]] = {CANDIDATES: {}}
         for arm in sweep.arms:
             mine = [result for result in found if result.arm == arm.label]
-            by_axis["trained candidates"][arm.label] = anytime(mine)
+            by_axis[CANDIDATES][arm.label] = anytime(mine)
             for axis, cost in _AXES.items():
                 if cost != "seconds" or any(result.metrics.train_seconds for result in found):  # of look-ups: nothing
                     by_axis.setdefault(axis, {})[arm.label] = anytime_by(mine, cost)

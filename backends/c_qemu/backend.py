@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, Violation
+from automcu_ray.core.memory_map import MemoryMap
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.deploy.onnx_graph import operators
 from automcu_ray.networks.graph import Graph
@@ -177,6 +178,9 @@ class CQemuBackend(Backend):
         layout = self._layout(deployed, target, Constraints(), workdir, [PROBE])
         there = dataclasses.replace(layout, output_bytes=4 * (2 + len(nodes)))
         return Probe(self._link_for_machine(PROBE, target, there, workdir, PROBE), nodes, code.weights)
+
+    def memory_map(self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport) -> MemoryMap | None:
+        return generate(deployed, target.core, form=Form.of(built.notes)).memory
 
     def _compile(self, core: Core, workdir: Path, units: Sequence[str]) -> None:
         for unit in units:

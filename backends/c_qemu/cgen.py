@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.memory_map import MemoryMap, PlacedBuffer
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import Core
 from backends.c_qemu.emx import Emitted, generate_float
@@ -12,6 +13,7 @@ from backends.c_qemu.form import USUAL, Form
 from backends.c_qemu.kernels.network import Printed, generate_int8
 from backends.c_qemu.patches import PatchedGraph, Stage
 from backends.c_qemu.planner import Buffer, live_bytes
+from backends.c_qemu.schedule import Schedule
 
 STAGES_TRIED = 6  # a second each for a network of sixty operators
 _FORBIDDEN = re.compile(r"\b(malloc|calloc|realloc|free|alloca|fopen|printf|fprintf)\s*\(")
@@ -22,7 +24,8 @@ class NetworkCode:
     """`net.c` and `net.h`, and what was planned for them.
 
     `buffers` share the arena; `weights` are the constants' bytes by the name of the node that reads them, which
-    `deployed.labels` knows the layer of; `made_by` names the node that writes a buffer.
+    `deployed.labels` knows the layer of; `made_by` names the node that writes a buffer. `memory` tells where each
+    buffer lies, in the names of nodes.
     """
 
     source: str
@@ -31,6 +34,7 @@ class NetworkCode:
     buffers: tuple[Buffer, ...]
     made_by: dict[str, str]
     weights: dict[str, int]
+    memory: MemoryMap
     nodes: dict[int, str] = field(default_factory=dict)  # by the number of a layer in the C; none at float32
     output_bytes: int = 0
 
@@ -91,7 +95,15 @@ def generate(
     planned = made.schedule
     header = _header(deployed, planned.arena_bytes, made.signature)
     nodes = {call.op: made.made_by[call.writes[0]] for call in planned.calls} if deployed.precision == "int8" else {}
-    about = (planned.buffers, made.made_by, made.weights, nodes, deployed.num_classes * deployed.output_dtype.itemsize)
+    memory = _memory(planned, made.made_by)
+    about = (
+        planned.buffers,
+        made.made_by,
+        made.weights,
+        memory,
+        nodes,
+        deployed.num_classes * deployed.output_dtype.itemsize,
+    )
     return NetworkCode(made.source, header, planned.arena_bytes, *about)
 
 
@@ -108,6 +120,24 @@ def fitting_stage(deployed: DeployedNetwork, core: Core, arena_bytes: int) -> St
         if generate(deployed, core, form=Form(stage=stage)).arena_bytes <= arena_bytes:
             return stage
     return None
+
+
+def _memory(planned: Schedule, made_by: dict[str, str]) -> MemoryMap:
+    return MemoryMap(
+        arena_bytes=planned.arena_bytes,
+        steps=tuple(made_by[call.writes[0]] for call in planned.calls),
+        buffers=tuple(
+            PlacedBuffer(
+                layer=made_by[buffer.name],
+                start_bytes=planned.offsets[buffer.name],
+                size_bytes=buffer.size_bytes,
+                first=buffer.first,
+                last=buffer.last,
+                is_scratch=buffer.is_scratch,
+            )
+            for buffer in planned.buffers
+        ),
+    )
 
 
 def _header(deployed: DeployedNetwork, arena_bytes: int, signature: str) -> str:

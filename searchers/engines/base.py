@@ -139,6 +139,7 @@ class Engine(ABC):
         model: what answers, by its own name.
         is_language_model: False for rules that stand in for one.
         calls_tools: it can answer with a call of a tool; rules that read no prompt cannot.
+        reads_sentences: it can be asked before a run begins, and reads what people write.
         free: its answers cost nothing, so that nothing is gained by asking it less often.
         instant: it answers in milliseconds, so that no thread is needed.
         gpus: share of a GPU that it reserves in Ray.
@@ -152,6 +153,7 @@ class Engine(ABC):
     model: str = ""
     is_language_model = True
     calls_tools = True
+    reads_sentences = False
     free = False
     instant = False
     gpus: float = 0.0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from searchers.engines import small_model
 from searchers.engines.base import Engine, Reply, Request
 from searchers.engines.local_model import find_model, folder_or_name, need_packages
 
@@ -45,6 +46,7 @@ class HfLocalEngine(Engine):
     ) -> None:
         need_packages(self.name, "hf", "transformers", "xgrammar")
         self.model = find_model(self.name, model)
+        self.reads_sentences = self.model != small_model.NAME  # which takes half a minute to load, and writes at random
         self.device, self.dtype = device, dtype
         self.batch_size, self.threads = max(1, batch_size), max(1, threads)
 

@@ -52,6 +52,7 @@ class OpenAIEngine(Engine):
     """
 
     name = "openai"
+    reads_sentences = True
 
     def __init__(
         self,

@@ -158,6 +158,11 @@ def test_the_emulated_board_counts_the_same_for_any_image_and_layers_add_up(digi
     assert sum(cost.instructions for cost in costs) == pytest.approx(runs[0].instructions, rel=0.02)
     assert len(costs) + 2 == 10  # as many marks as classes: one must not be read as the other
     assert costs[0].layer == "layer_1.conv" and costs[0].weights_bytes >= 72
+    arena = toolchain.memory_map(deployed, firmware.report)
+    assert arena is not None and firmware.report.ram is not None
+    assert 0 <= firmware.report.ram.arena_bytes - arena.arena_bytes < 8  # as the linker aligns it
+    assert list(dict.fromkeys(arena.steps)) == [cost.layer for cost in costs]
+    assert arena.fullest is not None and arena.occupied_bytes(arena.fullest) == arena.arena_bytes
 
 
 @pytest.mark.usefixtures("qemu")

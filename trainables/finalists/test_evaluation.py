@@ -64,6 +64,7 @@ def evaluate_on_test(
         instructions_limit=task.instructions_limit,
         estimated_latency_ms=task.target.latency_ms(board.instructions if board else None),
         profile=_profile(pipeline, deployed, report, folder / "profile") if board and report else (),
+        memory_map=pipeline.toolchain.memory_map(deployed, report) if pipeline.toolchain and report else None,
         stack_used_bytes=board.stack_used_bytes if board else None,
         stream=winner.board.stream if winner.board else None,
         second_opinions=winner.second_opinions,

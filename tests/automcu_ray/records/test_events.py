@@ -22,7 +22,9 @@ SCORE = {"proxy": "full", "reading": "deployed", "value": 0.9, "seconds": 12.5}
 TREND: dict[str, Any] = {"outcomes": 1, "trained": 1, "success_rate": 1.0, "first_accuracy": 0.95}
 TABLE = {"table": "NAS-Bench-201", "number": 3, "hash": "cd", "architecture": "|x~0|", "val_accuracy": 0.9}
 TABLE |= {"test_accuracy": 0.89, "board_agrees": None}
+BUFFER = {"layer": "layer_1", "start_bytes": 0, "size_bytes": 64, "first": 0, "last": 0, "is_scratch": False}
 ADDED_SINCE = {
+    "memory_map",
     "classes",
     "preparation",
     "confusion",
@@ -55,6 +57,7 @@ NETWORK: dict[str, Any] = {
     "instructions_limit": None,
     "estimated_latency_ms": None,
     "profile": [],
+    "memory_map": {"arena_bytes": 64, "steps": ["layer_1"], "buffers": [BUFFER]},
     "stack_used_bytes": 488,
     "stream": None,
     "second_opinions": [],

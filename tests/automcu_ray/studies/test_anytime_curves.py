@@ -2,7 +2,7 @@
 
 import pytest
 
-from automcu_ray.studies.anytime_curves import _apart, curves_figure
+from automcu_ray.studies.anytime_curves import CANDIDATES, _apart, curves_figure
 from automcu_ray.studies.sweep_statistics import Curve
 
 
@@ -20,6 +20,11 @@ def test_nine_searchers_have_nine_names_and_nine_looks() -> None:
 def test_one_point_and_no_curve_can_be_drawn() -> None:
     assert "<svg" in curves_figure({"a": curve(0.5)}, "trained candidates")
     assert "nothing trained yet" in curves_figure({}, "trained candidates")
+
+
+def test_what_is_spent_begins_at_nothing() -> None:
+    late = Curve((40.0, 60.0), (0.5, 0.6), (0.4, 0.5), (0.6, 0.7))
+    assert ">0<" in curves_figure({"a": late}, "seconds") and ">0<" not in curves_figure({"a": late}, CANDIDATES)
 
 
 def test_names_keep_apart_in_the_order_of_their_lines() -> None:

@@ -68,6 +68,8 @@ def test_weights_are_in_the_c_once(uneven: DeployedNetwork) -> None:
     assert {node: patched.weights[node] for node in whole.weights} == whole.weights
     assert patched.source.count('"') < 1.2 * whole.source.count('"')  # rows of bytes
     assert patched.arena_bytes < whole.arena_bytes
+    first = patched.memory.steps[0]
+    assert patched.memory.steps.count(first) > whole.memory.steps.count(first)  # a box for each patch
 
 
 def test_what_does_not_fit_whole_fits_in_patches_and_says_so(

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from automcu_ray.commands.verify import check
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.precision import Precision
+from automcu_ray.reports.handover import flashing
 from automcu_ray.testing.networks import deployed_network
 from backends.c_qemu.gcc_flags import CORE_FLAGS
 from backends.c_qemu.handover import api, verify
@@ -90,6 +91,11 @@ def _with(bundle: Path, folder: Path, **changes: object) -> Path:
 def test_a_recipe_gives_no_options_of_its_own(bundle: Path, changes: dict[str, object], tmp_path: Path) -> None:
     status, said = check(_with(bundle, tmp_path / "bundle", **changes))
     assert status == 2 and said.splitlines()[-1].startswith("error: "), said
+
+
+def test_a_report_finds_in_the_readme_how_the_firmware_is_flashed(bundle: Path) -> None:
+    pieces = flashing(bundle / "README.md")
+    assert pieces and "serial port" in pieces[0][1] and "#" not in pieces[0][1]
 
 
 def test_no_bundle_or_links_in_it_are_refused(bundle: Path, tmp_path: Path) -> None:
