@@ -15,8 +15,8 @@ from backends.boards import make_board, power
 from backends.boards.base import Board
 from backends.boards.pool import BoardEntry, Pool
 from backends.instruments.base import InstrumentError
+from backends.instruments.recording import recorder
 from trainables.arena.checks import Examination
-from trainables.arena.recording import recorder
 from trainables.arena.workload import Workload
 
 TRIES = 8  # on boards that may be broken
