@@ -2,6 +2,7 @@
 
 BACKENDS = {
     "ai8x": "backends.ai8x.backend:Ai8xBackend",
+    "board": "backends.measured.backend:BoardBackend",
     "c_qemu": "backends.c_qemu.backend:CQemuBackend",
     "executorch": "backends.venvs.executorch:ExecutorchBackend",
     "stedgeai": "backends.stedgeai.backend:StEdgeAiBackend",

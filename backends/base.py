@@ -90,13 +90,15 @@ class Backend(ABC):
     `programs` are the executables it needs, `measures` the figures it fills in a report; the rest stays None.
     `boards` are the kinds of boards that can run the ELF it builds. `on_demand`: `prepare` makes what is missing.
     `follows_bounds`: when a layer grows or shrinks, its sizes change by what `footprint`'s bounds change by.
+    `decides`: it can be the one that a search asks; else it only gives second opinions of finalists.
     """
 
     name: ClassVar[str]
     programs: ClassVar[tuple[str, ...]]
-    measures: ClassVar[frozenset[str]]
+    measures: frozenset[str]
     boards: ClassVar[tuple[str, ...]] = ()
     on_demand: ClassVar[bool] = False
+    decides: ClassVar[bool] = True
     follows_bounds: bool = True
 
     def __init__(self, *, run: Runner = run_program) -> None:

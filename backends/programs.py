@@ -30,6 +30,17 @@ _APT = {
     "arm-none-eabi-size": "binutils-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
     "bwrap": "bubblewrap",
+    "make": "make",
+    "openocd": "openocd",
+    "uhubctl": "uhubctl",
+}
+_ELSEWHERE = {
+    "esptool": "pip install esptool",
+    "idf.py": "install ESP-IDF (https://docs.espressif.com/projects/esp-idf), then `. $IDF_PATH/export.sh`",
+    "picotool": "https://github.com/raspberrypi/picotool",
+    "probe-rs": "https://probe.rs",
+    "pyocd": "pip install pyocd",
+    "STM32_Programmer_CLI": "STM32CubeProgrammer, https://www.st.com/en/development-tools/stm32cubeprog.html",
 }
 
 Completed = subprocess.CompletedProcess[str]
@@ -183,9 +194,13 @@ def apt_packages(programs: Iterable[str]) -> str:
 def require(program: str) -> None:
     """Raise ToolMissingError, with the way to install it, where a program is not on PATH."""
     if missing([program]):
-        package = _APT.get(program)
-        how = f"Install it: apt install {package}." if package else "Install it."
-        raise ToolMissingError(f"this rung needs {program!r}, which is not on PATH. {how}")
+        raise ToolMissingError(f"this rung needs {program!r}, which is not on PATH. Install it{how_to_get(program)}.")
+
+
+def how_to_get(program: str) -> str:
+    """Return where a program comes from, as `: apt install it`; "" where that is not known."""
+    found = f"apt install {_APT[program]}" if program in _APT else _ELSEWHERE.get(program, "")
+    return found and f": {found}"
 
 
 def cpu_seconds() -> float:

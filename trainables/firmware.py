@@ -11,12 +11,12 @@ from automcu_ray.core.errors import BoardError
 from automcu_ray.problem.arena import ArenaTask
 from automcu_ray.records.attempt import Check, Observation
 from backends.arena.probe import trouble_of
-from backends.boards import make_board
+from backends.boards import make_board, power
 from backends.boards.base import Board
 from backends.boards.pool import BoardEntry, Pool
 from backends.instruments.base import InstrumentError
+from backends.instruments.recording import recorder
 from trainables.arena.checks import Examination
-from trainables.arena.recording import recorder
 from trainables.arena.workload import Workload
 
 TRIES = 8  # on boards that may be broken
@@ -65,8 +65,9 @@ def examine(
     """Return the observation of an artifact; boards that break on the way are none of its business.
 
     Where a talk with the board breaks off, the probe decides: a board that fails it is noted and another one tried; on
-    boards that pass it, the artifact is asked twice before it is to blame. A fault of the instrument beside a board is
-    one of the board's.
+    boards that pass it, the artifact is asked twice before it is to blame. Before a board goes to quarantine its power
+    is cycled, where its hub can do that, and the probe asked once more. A fault of the instrument beside a board is one
+    of the board's.
     """
     silent, trouble = 0, ""
     for tried in range(TRIES):
@@ -83,6 +84,8 @@ def examine(
                     pool.failed(entry.id, str(error))
                 except (BoardError, OSError) as error:
                     trouble = trouble_of(board, task.target)
+                    if trouble and pool.last_chance(entry.id):
+                        trouble = power.cycle(entry) or trouble_of(board, task.target)
                     if trouble:
                         pool.failed(entry.id, f"{error} ({trouble})")
                         continue

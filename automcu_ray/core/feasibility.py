@@ -35,9 +35,10 @@ class Violation(FrozenModel):
     """One reason for a no: which rung, where, how far off, and the smallest change that would help.
 
     `resource` is ram, flash, instructions, operator, schema, shape, tool (the toolchain broke) or engine (no usable
-    reply), and for generated code also memory, time or sandbox (it left its bounds); an accelerator's are
-    weight_memory, bias_memory, data_memory, layers and channels. `where` names the layer, buffer or operator. `fix` is
-    the smallest change of one field that is predicted to fit; None where no single one does, or none was looked for.
+    reply); of a board latency, energy, current, temperature or outputs; for generated code also memory, time or sandbox
+    (it left its bounds); an accelerator's are weight_memory, bias_memory, data_memory, layers and channels. `where`
+    names the layer, buffer or operator. `fix` is the smallest change of one field that is predicted to fit; None where
+    no single one does, or none was looked for.
     """
 
     rung: Rung
@@ -168,6 +169,26 @@ class Estimate(FrozenModel):
         return short
 
 
+class Measured(FrozenModel):
+    """What a board from the map measured of one inference; None for what nothing there measures.
+
+    `latency_ms` is the network's alone, at the clock that the firmware runs at (`clock_hz`: it starts no PLL).
+    `energy_mj` and `seconds` are of one input with its transfer and its answer, `current_ma` and `temperature_c` the
+    largest samples meanwhile. `reason` says why there are no figures: that is the board's fault, never the network's.
+    """
+
+    board: str = ""
+    instrument: str = ""
+    inputs: Int64 = 0
+    clock_hz: Int64 | None = None
+    latency_ms: float | None = None
+    seconds: float | None = None
+    energy_mj: float | None = None
+    current_ma: float | None = None
+    temperature_c: float | None = None
+    reason: str = ""
+
+
 class FeasibilityReport(FrozenModel):
     """`M(a;C) = (RAM(a), Flash(a), status(a))`: what a backend measured; None where it could not.
 
@@ -176,6 +197,7 @@ class FeasibilityReport(FrozenModel):
     and `stack_used_bytes` come from a board, emulated before training. `network_hash` is
     equal for equal networks written as different code; "" where the candidate's own hash says that already. `notes`
     are what a vendor's tool says beyond that, a line each: an accelerator's use, operators that fall back to the CPU.
+    `measured` is a board's of the map, where it gives its opinion of a finalist.
     `estimate` stands where the ladder ended before anything was measured, and earlier verdicts tell of such networks.
     """
 
@@ -192,6 +214,7 @@ class FeasibilityReport(FrozenModel):
     operators: tuple[str, ...] = ()
     instructions: Int64 | None = None
     stack_used_bytes: Int64 | None = None
+    measured: Measured | None = None
     violations: tuple[Violation, ...] = ()
     seconds_by_rung: dict[str, float] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()

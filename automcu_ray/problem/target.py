@@ -128,13 +128,17 @@ class Constraints(FiniteModel):
 
     `instructions_m` is in millions for one inference, as an emulated board counts them. `latency_ms` limits them as
     well, where the target says how many cycles one takes: it is an estimate. `accuracy` is the least that a finalist
-    must reach on validation images, where the objective is a cost.
+    must reach on validation images, where the objective is a cost. `latency_ms`, `energy_mj`, `current_ma` (peak) and
+    `temperature_c` (peak) are limits of finalists where a board from the map measures them (`Measured`).
     """
 
     ram_kb: float | None = Field(default=None, gt=0)
     flash_kb: float | None = Field(default=None, gt=0)
     instructions_m: float | None = Field(default=None, gt=0)
     latency_ms: float | None = Field(default=None, gt=0)
+    energy_mj: float | None = Field(default=None, gt=0)
+    current_ma: float | None = Field(default=None, gt=0)
+    temperature_c: float | None = Field(default=None, gt=-60, lt=400)
     accuracy: float | None = Field(default=None, gt=0, lt=1)
 
     def ram_limit_bytes(self, target: McuTarget) -> int:

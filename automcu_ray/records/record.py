@@ -205,7 +205,8 @@ class EpochFigures(FrozenModel):
 class Finalist(FrozenModel):
     """A candidate after full training, the toolchain again with trained weights, and the board.
 
-    `second_opinions` are what other backends say about it; they decide nothing. `reason` is why it cannot win, `note`
+    `second_opinions` are what other backends say about it; they decide nothing, but for the limits of what a board of
+    the map measured. `reason` is why it cannot win, `note`
     who taught it, and what went wrong and cost it nothing.
     """
 

@@ -10,6 +10,7 @@ from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec, explain
 from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.run import loggers
+from automcu_ray.run.goal import check_goal
 from automcu_ray.run.supervision import check_supervision
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
@@ -105,6 +106,11 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
         backend = _make_backend(config.backend)
     elif config.writes_code:
         raise ConfigError("searcher.form is 'code', which backend 'analytic' cannot judge: take --backend c_qemu.")
+    if backend is not None and not backend.decides:
+        raise ConfigError(
+            f"backend {backend.name!r} gives second opinions of finalists: set second_opinions=[{backend.name}], and "
+            "take --backend c_qemu."
+        )
     board = _board(config, backend)
     make = plugins.load("dataset", DATASETS, config.dataset.name)
     options = plugins.check_options("dataset", config.dataset.name, make, config.dataset.options)
@@ -131,7 +137,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
         if reason := one.unsuitable(task):
             raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
     _check_protocols(plan)
-    _check_goal(plan)
+    check_goal(config, task, backend, board, opinions)
     check_supervision(config, asked)
     return plan if begun else replace(plan, points=_points(plan))
 
@@ -184,38 +190,6 @@ def _check_protocols(plan: Plan) -> None:
                 f"trainer.{which}.reports_per_epoch={protocol.reports_per_epoch}, but an epoch of {images} training "
                 f"images has {steps} steps of {protocol.batch_size} images: set it to {steps} at most."
             )
-
-
-def _check_goal(plan: Plan) -> None:
-    """Refuse limits and objectives that nothing here can measure, and floors that have no effect."""
-    config, limits, target = plan.config, plan.config.constraints, plan.task.target
-    sought, several = config.objective, config.budget.bundles > 1
-    if limits.latency_ms is not None and target.cycles_per_instruction is None:
-        raise ConfigError(
-            f"constraints.latency_ms: nothing here measures time on {target.name!r}: QEMU counts instructions. Limit "
-            "these with constraints.instructions_m, or give the target's file cycles_per_instruction: {value, source}, "
-            "as measured on the board: latency is estimated by it."
-        )
-    counts = plan.board is not None and "instructions" in plan.board.measures
-    if not counts and (plan.task.instructions_limit is not None or sought == "instructions"):
-        key = "objective" if sought == "instructions" else "constraints"
-        raise ConfigError(
-            f"{key}: nothing counts instructions here: take --backend c_qemu, a target with an emulator, such as "
-            "stm32f405, and not board.mode=none."
-        )
-    measured = plan.backend.measures if plan.backend is not None and not plan.task.on_table else frozenset()
-    if sought in ("ram", "flash") and sought not in measured:
-        raise ConfigError(f"objective is {sought!r}, which nothing measures here: take --backend c_qemu.")
-    if (sought != "accuracy" or several) and limits.accuracy is None:
-        key = f"objective is {sought!r}" if sought != "accuracy" else "budget.bundles is 3"
-        raise ConfigError(f"{key}: say how accurate is accurate enough, for instance constraints.accuracy=0.95.")
-    if limits.accuracy is not None and sought == "accuracy" and not several:
-        raise ConfigError(
-            "constraints.accuracy has no effect where the most accurate network is sought: set objective=instructions, "
-            "ram or flash, or leave it out."
-        )
-    if several and config.budget.finalists < config.budget.bundles:
-        raise ConfigError(f"budget.bundles is 3: set budget.finalists=3 or more, found {config.budget.finalists}.")
 
 
 def _teacher(config: RunConfig, dataset: Dataset | Table, task: Task) -> Teacher | None:

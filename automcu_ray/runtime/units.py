@@ -14,6 +14,8 @@ SECONDS: dict[str, float] = {
     **dict.fromkeys(("min", "mins", "minute", "minutes", "minuten", "minutos"), 60.0),
     **dict.fromkeys(("h", "hour", "hours", "hr", "hrs", "stunden", "heures", "horas"), 3600.0),
 }
+JOULES: dict[str, float] = {"uj": 1e-6, "µj": 1e-6, "mj": 1e-3, "j": 1.0}
+AMPERES: dict[str, float] = {"ua": 1e-6, "µa": 1e-6, "ma": 1e-3, "a": 1.0}
 NUMBER = r"\d{1,12}(?:,\d{3})*(?:[.,]\d{1,9})?"
 _AMOUNT = re.compile(rf"\s*({NUMBER})\s*([a-zµ]*)\s*", re.IGNORECASE)
 _SETTINGS: dict[
@@ -25,6 +27,10 @@ _SETTINGS: dict[
     "constraints.flash_kb": ("constraints.flash_kb", BYTES, 1 << 10),
     "constraints.latency": ("constraints.latency_ms", SECONDS, 1e-3),
     "constraints.latency_ms": ("constraints.latency_ms", SECONDS, 1e-3),
+    "constraints.energy": ("constraints.energy_mj", JOULES, 1e-3),
+    "constraints.energy_mj": ("constraints.energy_mj", JOULES, 1e-3),
+    "constraints.current": ("constraints.current_ma", AMPERES, 1e-3),
+    "constraints.current_ma": ("constraints.current_ma", AMPERES, 1e-3),
     "budget.time": ("budget.seconds", SECONDS, 1.0),
     "budget.seconds": ("budget.seconds", SECONDS, 1.0),
 }
@@ -59,4 +65,5 @@ def in_plain_numbers(setting: str) -> str:
 
 
 def _example(units: dict[str, float]) -> str:
-    return "KB" if units is BYTES else "ms or min"
+    examples = [(BYTES, "KB"), (SECONDS, "ms or min"), (JOULES, "mJ"), (AMPERES, "mA")]
+    return next(example for known, example in examples if known is units)

@@ -77,6 +77,10 @@ class Board(ABC):
     def instructions(self, ticks: int, target: McuTarget) -> int | None:
         """Return the instructions that took so many SysTick ticks, or None where nobody can say."""
 
+    def clock_hz(self, target: McuTarget) -> int | None:
+        """Return the rate of SysTick's ticks, where these are time; None where they are not, or nobody knows it."""
+        return None
+
     def version(self) -> str:
         """Return the version of what runs the firmware; "" where it has none."""
         return ""

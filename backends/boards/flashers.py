@@ -1,6 +1,7 @@
 """Programs that write a firmware to a real board, as data: one command line each, bounded in time.
 
-None of them has been tried on real hardware here; the options of pyocd and esptool were compared with their own help.
+None of them has been tried on real hardware here; their options are compared with those that the tools themselves list
+(tests/backends/boards/tool_options.yaml says for which that was their own help, and for which their sources alone).
 """
 
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ FLASHERS = {
     ),
     "probe-rs": Flasher(
         "probe-rs",
-        ("download", "--probe", "{probe_id}", "--chip", "{part}", "--verify", "{elf}"),
+        ("download", "--non-interactive", "--probe", "{probe_id}", "--chip", "{part}", "--verify", "{elf}"),
         ("download", "--help"),
     ),
     "stm32cubeprogrammer": Flasher(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.errors import BoardError
@@ -31,7 +31,8 @@ class BoardEntry(FrozenModel):
     `runner` is qemu, a flasher of `flashers.py`, or none (the firmware is there already). `serial` is a device, or a
     URL of pyserial's, `probe_id` the debug probe's, `part` and `config` what the flasher calls the chip, `fixtures`
     what hangs on it (ppk2, ...). `instrument` is the one of them that measures while it runs (of INSTRUMENTS, or a
-    plugin's), with its own options.
+    plugin's), with its own options. `hub` and `port` say which port of which USB hub feeds it, as uhubctl tells them:
+    with these its power can be cycled.
     """
 
     id: str = Field(max_length=60)
@@ -48,6 +49,14 @@ class BoardEntry(FrozenModel):
     instrument: str | None = None
     instrument_options: dict[str, Any] = Field(default_factory=dict)
     connected: bool = True
+    hub: str | None = Field(default=None, pattern=r"^\d+(-\d+(\.\d+)*)?$")
+    port: int | None = Field(default=None, ge=1, le=127)
+
+    @model_validator(mode="after")
+    def _whole(self) -> "BoardEntry":
+        if (self.hub is None) != (self.port is None):
+            raise ValueError("hub and port name a USB port together: give both, or none")
+        return self
 
     @field_validator("id")
     @classmethod
@@ -110,6 +119,10 @@ class Pool:
             return [str(fault) for fault in json.loads((self.folder / board / FAULTS).read_text())]
         except (OSError, ValueError):
             return []
+
+    def last_chance(self, board: str) -> bool:
+        """Whether the next fault of a board puts it in quarantine."""
+        return len(self.faults(board)) >= MOST_FAULTS - 1
 
     def works(self, board: str) -> None:
         """Note that a board did its work: earlier faults are forgotten."""

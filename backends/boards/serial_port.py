@@ -49,6 +49,9 @@ class SerialBoard(Board):
     def instructions(self, ticks: int, target: McuTarget) -> int | None:
         return None
 
+    def clock_hz(self, target: McuTarget) -> int | None:
+        return target.uart.clock_hz  # SysTick counts the core's clock, which is the port's as the chip leaves reset
+
     def version(self) -> str:
         return f"pyserial {importlib.metadata.version('pyserial')}"
 

@@ -91,6 +91,11 @@ class ThermalTrace:
         """The largest rise above ambient (equations 8 and 9)."""
         return float(self.kelvin.max()) - self.ambient_kelvin
 
+    @property
+    def peak_celsius(self) -> float:
+        """The largest temperature itself."""
+        return float(self.kelvin.max()) - KELVIN
+
     def objective(self, *, rise_weight: float, seconds_weight: float) -> float:
         """Return J = w_T * dT + w_t * t (equation 10)."""
         return rise_weight * self.peak_rise_kelvin + seconds_weight * self.seconds

@@ -131,3 +131,22 @@ def test_firmware_that_hangs_is_to_blame_where_the_board_passes_the_probe(
     found = examine(arena_task, workload, pool, 1, artifact, tmp_path / "work", make=make)
     assert [(check.name, check.passed) for check in found.checks][-1] == ("run", False)
     assert not found.infrastructure and pool.faults("qemu-0") == []
+
+
+@pytest.mark.usefixtures("qemu")
+def test_a_board_is_power_cycled_before_it_goes_to_quarantine_and_may_go_on(
+    arena_task: ArenaTask, workload: Workload, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycled: list[int] = []
+
+    def make(entry: BoardEntry, timeout_s: float) -> Board:
+        return QemuBoard(timeout_s=10) if cycled else BrokenBoard(None)
+
+    monkeypatch.setattr("trainables.firmware.trouble_of", lambda *_: "" if cycled else "it refuses to flash")
+    monkeypatch.setattr(
+        "trainables.firmware.power.cycle", lambda entry: cycled.append(len(pool.faults(entry.id))) or ""
+    )
+    pool = Pool(emulated(1), tmp_path / "locks")
+    found = examine(arena_task, workload, pool, 1, artifact, tmp_path / "work", make=make)
+    assert found.valid and cycled == [2]  # two faults noted, the third one spared
+    assert pool.faults("qemu-0") == []

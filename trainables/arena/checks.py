@@ -17,7 +17,8 @@ from automcu_ray.records.attempt import Check, CheckName, Figures, Observation
 from backends.arena.build import BOOT_DELAY_TICKS, Built, build
 from backends.arena.protocol import Answer, FirmwareFault, Garbled, Session
 from backends.boards.base import Board
-from trainables.arena.recording import Recorder, Recording, objective, over_ceilings, unmeasured
+from backends.instruments.recording import Recorder, Recording, unmeasured
+from trainables.arena.recording import objective, over_ceilings
 from trainables.arena.workload import Asked, Workload, draw
 
 SERIAL_LINES, SERIAL_CHARS = 24, 160

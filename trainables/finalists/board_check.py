@@ -2,17 +2,15 @@
 
 from pathlib import Path
 
-import numpy as np
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from automcu_ray.core.errors import BoardError
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import BoardResult
+from backends.boards.agreement import compare
 from backends.boards.base import Board
 from trainables.datasets.base import Images
-
-FLOAT32_ROUNDING = 1e-4  # relative to the largest output; 1e-7 is the largest seen, a wrong layer is off by far more
 
 
 @retry(retry=retry_if_exception_type(BoardError), stop=stop_after_attempt(2), reraise=True)
@@ -30,15 +28,13 @@ def run_on_board(board: Board, elf: Path, task: Task, deployed: DeployedNetwork,
         output_count=deployed.num_classes,
     )
     expected = deployed.run(images)
-    equal = sum(ours.tobytes() == theirs.tobytes() for ours, theirs in zip(run.outputs, expected, strict=True))
-    difference = float(np.abs(run.outputs.astype(np.float64) - expected).max())
-    rounding = 0.0 if deployed.precision == "int8" else FLOAT32_ROUNDING * float(np.abs(expected).max() + 1)
+    found = compare(run.outputs, expected, deployed.precision)
     return BoardResult(
         name=board.label(task.target),
         images=len(images),
-        bit_equal_images=equal,
-        largest_difference=difference,
-        agrees=difference <= rounding,
+        bit_equal_images=found.bit_equal,
+        largest_difference=found.largest_difference,
+        agrees=found.agrees,
         instructions=run.instructions,
         stack_used_bytes=run.stack_used_bytes,
         seconds=run.seconds,

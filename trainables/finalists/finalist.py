@@ -46,8 +46,8 @@ Trained = tuple[TrainingSummary, DeployedNetwork]
 class FinalistPipeline:
     """What every finalist of a run shares; sent to each worker once. No toolchain: ONNX only. No board: not run.
 
-    `second_opinions` build every finalist that nothing speaks against; what they say stands beside the toolchain's
-    figures and decides nothing. `teacher` is the network whose answers finalists learn from. `recording` is fed to the
+    `second_opinions` build every finalist that nothing speaks against; what they say decides nothing, but for limits of
+    what a board measured. `teacher` is the network whose answers finalists learn from. `recording` is fed to the
     board's stream, where the task has a front end.
     """
 
@@ -124,7 +124,7 @@ def take_through(
             opinions = tuple(
                 _second_opinion(backend, deployed, pipeline.task, folder) for backend in pipeline.second_opinions
             )
-        reason = built.reason
+        reason = built.reason or _over_measured_limits(opinions)
     except (AutoMcuError, *CANDIDATE_ERRORS) as error:
         reason = in_words(error)
     return Finalist(
@@ -195,6 +195,11 @@ def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, fol
         broken = Violation(rung=Rung.CONVERT, resource="tool", message=what[:500])
         return FeasibilityReport(feasible=False, backend=backend.name, rung=Rung.CONVERT, violations=(broken,))
     return in_words_of_the_spec(firmware.report, deployed)
+
+
+def _over_measured_limits(opinions: tuple[FeasibilityReport, ...]) -> str:
+    """Return which limits a board's measurements pass; "" for none. What other toolchains refuse decides nothing."""
+    return "; ".join(one.message for opinion in opinions for one in opinion.violations if one.rung is Rung.BOARD)
 
 
 def save_deployed(deployed: DeployedNetwork, folder: Path) -> None:

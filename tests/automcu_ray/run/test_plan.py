@@ -74,6 +74,8 @@ def test_a_training_of_a_few_steps_is_doubted() -> None:
     ("settings", "said"),
     [
         (["constraints.latency_ms=5"], "nothing here measures time on 'stm32f405'"),
+        (["constraints.energy=2mJ"], "energy is limited, which nothing here measures"),
+        (["constraints.current_ma=20", "second_opinions=[board]"], "current is limited, which nothing here measures"),
         (["constraints.instructions_m=1"], "nothing counts instructions here"),
         (["objective=flash", "constraints.accuracy=0.9"], "objective is 'flash', which nothing measures here"),
         (["constraints.accuracy=0.9"], "has no effect where the most accurate network is sought"),
@@ -91,3 +93,12 @@ def test_a_latency_is_a_limit_of_instructions_where_their_cycles_are_known() -> 
     task = plan._task(compose({"task": "digits"}, ["constraints.latency_ms=1", cycles]), PlainImages((1, 8, 8)))  # type: ignore[arg-type]
     assert task.instructions_limit == 84_000  # 168 MHz, two cycles each
     assert task.target.latency_ms(84_000) == 1.0
+
+
+def test_a_board_gives_opinions_and_is_no_toolchain_that_a_search_could_ask() -> None:
+    with pytest.raises(ConfigError, match=r"second_opinions=\[board\]"):
+        plan.prepare(compose({"task": "digits", "searcher": "random", "backend": "board"}))
+    with pytest.raises(ConfigError, match="backend 'board' cannot serve target 'max78000'"):
+        plan.prepare(
+            compose({"task": "digits", "target": "max78000", "backend": "analytic"}, ["second_opinions=[board]"])
+        )

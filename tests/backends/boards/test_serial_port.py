@@ -1,6 +1,5 @@
 """Boards on a serial port: real firmware behind pyserial, and the command lines that would write it."""
 
-import shutil
 import socket
 import subprocess
 import time
@@ -64,19 +63,6 @@ def test_a_command_line_has_no_gap_and_names_what_is_missing(runner: str) -> Non
     assert any("firmware.elf" in word for word in argv)
     with pytest.raises(ConfigError, match="in the map"):
         command(BoardEntry(id="one", runner=runner), Path("firmware.elf"))
-
-
-@pytest.mark.parametrize("runner", FLASHERS)
-def test_options_are_those_of_the_tools_own_help(runner: str) -> None:
-    flasher = FLASHERS[runner]
-    if shutil.which(flasher.program) is None:
-        pytest.skip(f"needs {flasher.program}")
-    said = ""
-    for words in (flasher.helps, ("--help",)):
-        done = subprocess.run([flasher.program, *words], capture_output=True, text=True, timeout=120, check=False)
-        said += done.stdout + done.stderr
-    options = [word for word in flasher.arguments if word.startswith("-")]
-    assert [option for option in options if option not in said] == []
 
 
 @pytest.mark.parametrize("trouble", ["fails", "hangs"])

@@ -9,9 +9,10 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.arena import ArenaTask
 from automcu_ray.records.attempt import Figures, Observation
 from backends.boards.pool import BoardEntry, Pool, emulated
+from backends.instruments.recording import Recording
 from backends.instruments.replay import save
 from backends.instruments.trace import PowerTrace, ThermalTrace
-from trainables.arena.recording import Recording, check_instruments, objective, over_ceilings
+from trainables.arena.recording import check_instruments, objective, over_ceilings
 from trainables.arena.workload import Workload
 from trainables.firmware import examine
 

@@ -174,6 +174,14 @@ def test_second_opinions_stand_beside_the_verdict_and_decide_nothing(digits_task
 
 
 @TOOLS
+def test_a_limit_of_what_a_board_measured_is_a_reason(digits_task: Task, tmp_path: Path) -> None:
+    hot = Violation(rung=Rung.BOARD, resource="current", message="current: the supply's peak is 250 mA")
+    found = run_finalist(CANDIDATE, asked(digits_task, tmp_path, second_opinions=(VendorBackend(hot),)))
+    assert not found.usable and found.reason == "current: the supply's peak is 250 mA"
+    assert found.feasibility and found.feasibility.feasible
+
+
+@TOOLS
 def test_a_board_that_disagrees_or_dies_is_a_reason(digits_task: Task, tmp_path: Path) -> None:
     disagrees = run_finalist(CANDIDATE, asked(digits_task, tmp_path, board=ScriptedBoard(np.zeros((16, 10), np.int8))))
     dead = ScriptedBoard(BoardError("a"), BoardError("gone"))
