@@ -128,7 +128,8 @@ class Constraints(FiniteModel):
 
     `instructions_m` is in millions for one inference, as an emulated board counts them. `latency_ms` limits them as
     well, where the target says how many cycles one takes: it is an estimate. `accuracy` is the least that a finalist
-    must reach on validation images, where the objective is a cost.
+    must reach on validation images, where the objective is a cost. `metric` is the same in the unit of another metric
+    that the task names: the least R2 or AUC, the largest mean absolute error.
     """
 
     ram_kb: float | None = Field(default=None, gt=0)
@@ -136,6 +137,7 @@ class Constraints(FiniteModel):
     instructions_m: float | None = Field(default=None, gt=0)
     latency_ms: float | None = Field(default=None, gt=0)
     accuracy: float | None = Field(default=None, gt=0, lt=1)
+    metric: float | None = Field(default=None, gt=0)
 
     def ram_limit_bytes(self, target: McuTarget) -> int:
         """Return the RAM a firmware may use, in bytes: the smaller of the limit and the region."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
 from rich.console import Console
 
 from automcu_ray.core.errors import BoardError, ConfigError, ToolchainError
@@ -30,7 +31,7 @@ from automcu_ray.run.plan import Plan
 from automcu_ray.runtime.config import CONFIGS, names, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder, host, versions
 from backends.toolchain import Toolchain, in_words_of_the_spec
-from trainables.datasets.base import Dataset
+from trainables.datasets.base import Dataset, Images
 from trainables.finalists.board_check import run_on_board
 from trainables.finalists.finalist import FinalistPipeline, Trained, run_finalist, take_through
 from trainables.finalists.test_evaluation import evaluate_on_test
@@ -170,7 +171,8 @@ def adopt(given: Given, plan: Plan, console: Console, pixels: Pixels | None) -> 
     """Return an ONNX file as it ships, calibrated on training images.
 
     Where nobody says what the network takes for a pixel, the form in which it is right most often on SAMPLE training
-    images is taken: the first of equals, and the first needs no layer in front.
+    images is taken (or best by the task's metric; of an autoencoder, with the least error): the first of equals, and
+    the first needs no layer in front.
 
     Raises:
         ConfigError: `pixels` are of other images.
@@ -180,11 +182,18 @@ def adopt(given: Given, plan: Plan, console: Console, pixels: Pixels | None) -> 
     if pixels is None:
         forms = [form for form in KNOWN.values() if form.fits(task.input_shape[0])]
         some = train.images[:SAMPLE], train.labels[:SAMPLE]
-        right = [_deployed(given, plan, form, "float32").deployed.accuracy(*some) for form in forms]
+        right = [_rightness(_deployed(given, plan, form, "float32").deployed, plan, *some) for form in forms]
         pixels = forms[right.index(max(right))]
         found = ", ".join(f"{form} {share:.3f}" for form, share in zip(forms, right, strict=True))
-        say(console, f"pixels: {pixels} (right on {len(some[1])} training images: {found}); --pixels says otherwise")
+        told = "right" if task.learning.kind == "classification" else "score"
+        say(console, f"pixels: {pixels} ({told} on {len(some[1])} training images: {found}); --pixels says otherwise")
     return _deployed(given, plan, pixels, task.precision)
+
+
+def _rightness(deployed: DeployedNetwork, plan: Plan, images: Images, labels: NDArray[Any]) -> float:
+    if plan.task.learning.kind != "anomaly":
+        return deployed.score(plan.task.learning, images, labels)
+    return -float(plan.task.learning.answers(deployed.values(images), images).mean())  # training has no anomalies
 
 
 def _deployed(given: Given, plan: Plan, pixels: Pixels, precision: Precision) -> Adopted:
@@ -207,9 +216,11 @@ def _as_given(adopted: Adopted, plan: Plan) -> Trained:
     if over := hopeless(adopted.holds, plan.task):
         raise ToolchainError(over.message)
     val, deployed = _images(plan).val, adopted.deployed
-    in_float = deployed.as_float.accuracy(val.images, val.labels)
-    accuracy = deployed.accuracy(val.images, val.labels)
-    return TrainingSummary(val_accuracy=accuracy, val_accuracy_float=in_float, epochs=0), deployed
+    learning = plan.task.learning
+    in_float = deployed.as_float.score(learning, val.images, val.labels)
+    found = deployed.score(learning, val.images, val.labels)
+    about: Any = {"metric": learning.metric, "metric_value": learning.reported(found), "epochs": 0}
+    return TrainingSummary(val_accuracy=found, val_accuracy_float=in_float, **about), deployed
 
 
 def on_all_targets(adopted: Adopted, plan: Plan, console: Console) -> list[OnTarget]:

@@ -10,6 +10,7 @@ from automcu_ray.networks.graph import ConstructibilityError
 from automcu_ray.networks.spec import ArchitectureSpec, explain
 from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.run import loggers
+from automcu_ray.run.goal_of_learning import as_asked, check_learning, learning_of
 from automcu_ray.run.supervision import check_supervision
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
@@ -108,7 +109,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
     board = _board(config, backend)
     make = plugins.load("dataset", DATASETS, config.dataset.name)
     options = plugins.check_options("dataset", config.dataset.name, make, config.dataset.options)
-    dataset: Dataset | Table = make(**options)
+    dataset: Dataset | Table = as_asked(config, make(**options))
     task = _task(config, dataset)
     asked = pick_proposer(config.searcher, task, seed=config.seed, engine=engine).engine
     if asked is not None and config.writes_code and not engine.is_language_model:
@@ -130,6 +131,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
     for one in plan.backends:
         if reason := one.unsuitable(task):
             raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
+    check_learning(config, task)
     _check_protocols(plan)
     _check_goal(plan)
     check_supervision(config, asked)
@@ -142,7 +144,7 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
     task = Task(
         dataset=dataset.name,
         input_shape=dataset.input_shape,
-        num_classes=len(dataset.classes),
+        num_classes=dataset.outputs,
         target=config.target,
         constraints=config.constraints,
         precision=config.precision,
@@ -150,10 +152,11 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         skeleton=config.skeleton,
         objective=config.objective,
         front_end=dataset.front_end if isinstance(dataset, Dataset) else None,
+        learning=(learning := learning_of(config, dataset)),
         evidence=Evidence(
             train_images=len(dataset.train), val_images=len(dataset.val), epochs=config.trainer.proxy.epochs
         )
-        if isinstance(dataset, Dataset)
+        if isinstance(dataset, Dataset) and learning.metric == "accuracy"
         else None,
     )
     try:
@@ -206,15 +209,17 @@ def _check_goal(plan: Plan) -> None:
     measured = plan.backend.measures if plan.backend is not None and not plan.task.on_table else frozenset()
     if sought in ("ram", "flash") and sought not in measured:
         raise ConfigError(f"objective is {sought!r}, which nothing measures here: take --backend c_qemu.")
-    if (sought != "accuracy" or several) and limits.accuracy is None:
+    floor = "accuracy" if plan.task.learning.metric == "accuracy" else "metric"
+    if (sought != "accuracy" or several) and plan.task.floor is None:
         key = f"objective is {sought!r}" if sought != "accuracy" else "budget.bundles is 3"
-        raise ConfigError(f"{key}: say how accurate is accurate enough, for instance constraints.accuracy=0.95.")
-    if limits.accuracy is not None and sought == "accuracy" and not several:
+        usual = f"{floor}=0.95" if floor == "accuracy" else f"{floor}=0.9, in the unit of the task's metric"
+        raise ConfigError(f"{key}: say how accurate is accurate enough, for instance constraints.{usual}.")
+    if plan.task.floor is not None and sought == "accuracy" and not several:
         raise ConfigError(
-            "constraints.accuracy has no effect where the most accurate network is sought: set objective=instructions, "
+            f"constraints.{floor} has no effect where the most accurate network is sought: set objective=instructions, "
             "ram or flash, or leave it out."
         )
-    if several and config.budget.finalists < config.budget.bundles:
+    if config.budget.finalists < config.budget.bundles and several:
         raise ConfigError(f"budget.bundles is 3: set budget.finalists=3 or more, found {config.budget.finalists}.")
 
 
