@@ -1,5 +1,6 @@
 """What a network learns, and by which metric networks are judged: from outputs and labels to one number."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -108,6 +109,17 @@ class Learning(FrozenModel):
                 f"{name} {target.name}": one.of(answers[:, column], labels[:, column]) for name, one in mine.items()
             }
         return found
+
+    @property
+    def score_name(self) -> str:
+        """What a score is called on an axis: the metric's name, where the score is the metric."""
+        return self.metric if METRICS[self.metric].more_is_better else f"score by {self.metric}"
+
+    def written(self, score: float | None) -> str:
+        """Return the metric's value of a score as people read it: an accuracy in percent, others as they are."""
+        if score is None or not math.isfinite(score):
+            return "not measured"
+        return f"{score * 100:.2f} %" if self.metric == "accuracy" else f"{self.value_of(score):.4f}"
 
     @property
     def trivial_mae(self) -> float:

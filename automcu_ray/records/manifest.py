@@ -177,6 +177,11 @@ class TableManifest(FrozenModel):
     test_accuracy: float
     board_agrees: None = None
 
+    @property
+    def told(self) -> str:
+        """The test accuracy, as people read it."""
+        return f"accuracy {self.test_accuracy:.4f}"
+
 
 def _kind(manifest: Any) -> str:
     """Return which of the two it is: that of a table names it."""

@@ -59,7 +59,12 @@ def built(folder: Path, made: DeployedNetwork, told: api.Told, precision: Precis
         (folder / "src" / name).write_text(text)
     (folder / "src" / "net.c").write_text(code.source)
     kind = told.learning.kind
-    about: dict[str, Any] = {"kind": kind, "verb": api.VERBS[kind], "stream": front_end is not None, "precision": precision}
+    about: dict[str, Any] = {
+        "kind": kind,
+        "verb": api.VERBS[kind],
+        "stream": front_end is not None,
+        "precision": precision,
+    }
     about |= {"told": "mae 0.5000", "test_images": 3, "test_figures": {"mae": 0.5}, "trivial_figures": {"mae": 1.0}}
     about |= {"ram_bytes": 1, "flash_bytes": 1, "ram_limit_bytes": 1, "flash_limit_bytes": 1, "instructions": 1}
     about |= {"board": None, "channels": 1, "core_flags": [], "has_weights": True, "num_classes": made.num_classes}
