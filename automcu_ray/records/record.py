@@ -69,7 +69,12 @@ class TrainingSummary(FrozenModel):
     @property
     def told(self) -> str:
         """The metric and its value, as people read it: "accuracy 0.9123"."""
-        return f"{self.metric} {self.val_accuracy if self.metric_value is None else self.metric_value:.4f}"
+        return f"{self.metric} {self.value:.4f}"
+
+    @property
+    def value(self) -> float:
+        """The metric of the network as deployed, in its own unit."""
+        return self.val_accuracy if self.metric_value is None else self.metric_value
 
     def reported(self) -> dict[str, Any]:
         """Return the summary as a trial reports it to Ray Tune, beside the figures that Tune compares by."""

@@ -64,7 +64,11 @@ def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: 
     tell = partial(say, console)
     tell(f"{task.dataset} on {task.target.name}: {task.target.description}")
     limit = "" if task.instructions_limit is None else f", {task.instructions_limit:,} instructions per inference"
-    goal = "" if task.aim is None else f"sought: the least {task.objective} with an accuracy of {task.aim.floor:g}; "
+    learning = task.learning
+    floor = "an accuracy" if learning.metric == "accuracy" else f"a {learning.metric}"
+    goal = ""
+    if task.aim is not None:
+        goal = f"sought: the least {task.objective} with {floor} of {learning.value_of(task.aim.floor):g}; "
     tell(
         f"limits: RAM {task.ram_limit_bytes / BYTES_PER_KB:g} KB, Flash {task.flash_limit_bytes / BYTES_PER_KB:g} KB"
         f"{limit}; {goal}precision {task.precision}; searcher {config.searcher.name}; seed {config.seed}; "
@@ -80,7 +84,7 @@ def outcome(console: Console, folder: RunFolder, task: Task, manifest: Manifest 
     tell = partial(say, console)
     repository = Repository(folder.journal)
     if repository.records:
-        tell(trend(repository.records).line())
+        tell(trend(repository.records).line(task.learning))
         if gains := ProposerGains(repository.records).line():
             tell(gains)
     if manifest is not None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
 from rich.console import Console
 
 from automcu_ray.core.errors import BoardError, ConfigError, ToolchainError
@@ -31,7 +30,7 @@ from automcu_ray.run.plan import Plan
 from automcu_ray.runtime.config import CONFIGS, names, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder, host, versions
 from backends.toolchain import Toolchain, in_words_of_the_spec
-from trainables.datasets.base import Dataset, Images
+from trainables.datasets.base import Dataset
 from trainables.finalists.board_check import run_on_board
 from trainables.finalists.finalist import FinalistPipeline, Trained, run_finalist, take_through
 from trainables.finalists.test_evaluation import evaluate_on_test
@@ -171,29 +170,30 @@ def adopt(given: Given, plan: Plan, console: Console, pixels: Pixels | None) -> 
     """Return an ONNX file as it ships, calibrated on training images.
 
     Where nobody says what the network takes for a pixel, the form in which it is right most often on SAMPLE training
-    images is taken (or best by the task's metric; of an autoencoder, with the least error): the first of equals, and
-    the first needs no layer in front.
+    images is taken, or best by the task's metric: the first of equals, and the first needs no layer in front. An
+    autoencoder takes `symmetric`.
 
     Raises:
         ConfigError: `pixels` are of other images.
         ToolchainError: the file is refused.
     """
     task, train = plan.task, _images(plan).train
+    if task.learning.kind == "anomaly":
+        if pixels is not None and not pixels.ours:
+            raise ConfigError(
+                f"--pixels {pixels}: what an autoencoder gives is compared with what it takes, which here is "
+                "(pixel - 128) / 128: --pixels symmetric, or leave it out."
+            )
+        pixels = KNOWN["symmetric"]
     if pixels is None:
         forms = [form for form in KNOWN.values() if form.fits(task.input_shape[0])]
         some = train.images[:SAMPLE], train.labels[:SAMPLE]
-        right = [_rightness(_deployed(given, plan, form, "float32").deployed, plan, *some) for form in forms]
+        right = [_deployed(given, plan, form, "float32").deployed.score(task.learning, *some) for form in forms]
         pixels = forms[right.index(max(right))]
         found = ", ".join(f"{form} {share:.3f}" for form, share in zip(forms, right, strict=True))
         told = "right" if task.learning.kind == "classification" else "score"
         say(console, f"pixels: {pixels} ({told} on {len(some[1])} training images: {found}); --pixels says otherwise")
     return _deployed(given, plan, pixels, task.precision)
-
-
-def _rightness(deployed: DeployedNetwork, plan: Plan, images: Images, labels: NDArray[Any]) -> float:
-    if plan.task.learning.kind != "anomaly":
-        return deployed.score(plan.task.learning, images, labels)
-    return -float(plan.task.learning.answers(deployed.values(images), images).mean())  # training has no anomalies
 
 
 def _deployed(given: Given, plan: Plan, pixels: Pixels, precision: Precision) -> Adopted:
