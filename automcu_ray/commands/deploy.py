@@ -83,6 +83,10 @@ def deploy(
     given = deployment.Given.read(model)
     candidate, plan = given.candidate, prepare(config)
     if candidate.code:
+        if (kind := plan.task.learning.kind) != "classification":
+            raise ConfigError(
+                f"a .py file is trained to tell classes apart, and task {config.task} is {kind}: give .onnx."
+            )
         if all_targets:
             raise ConfigError("--all-targets wants a network with its weights: an .onnx file.")
         adopted = None

@@ -55,6 +55,8 @@ def fidelity(
     plan = prepare(config)
     if isinstance(plan.dataset, Table):
         raise ConfigError(f"task {config.task}: its accuracies are a table's, so there is nothing to train.")
+    if (kind := plan.task.learning.kind) != "classification":
+        raise ConfigError(f"task {config.task}: proxies are compared for classification, and this is {kind}.")
     subjects = draw(plan.task, plan.check_bounds, specs, seed)
     cluster.start(config.resources)
     cpus, gpus = cluster.per_trial(config.resources)

@@ -53,6 +53,8 @@ def mlperf(
     from backends.mlperf.kit import write_pictures, write_scripts
 
     manifest, vectors = _read(bundle)
+    if (kind := manifest.get("learning", {}).get("kind", "classification")) != "classification":
+        raise ConfigError(f"{bundle} is for {kind}: the runner is fed classifiers of pictures alone.")
     try:
         board = McuTarget.model_validate(load("target", target or str(manifest["target"])))
         instructions = manifest["instructions"]

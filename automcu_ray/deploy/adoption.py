@@ -26,9 +26,10 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
     logits, in operator set OPSET, with all that is constant worked out (by onnxruntime's basic rewrites).
 
     Args:
-        model: an ONNX file with float weights, one image input (batch first, channels first or last), one output.
+        model: an ONNX file with float weights, one input of images (batch first; channels first or last, or flat), one
+            output.
         input_shape: (channels, height, width) of the data.
-        num_classes: of the data.
+        num_classes: outputs: the classes, or targets, of the data, or the values of an image that is reconstructed.
         pixels: what the network takes for a pixel.
 
     Raises:
@@ -96,11 +97,11 @@ def _take_our_images(
     kind = graph.input[0].type.tensor_type
     sizes = tuple(dim.dim_value for dim in kind.shape.dim)
     channels, height, width = input_shape
-    first, last = (channels, height, width), (height, width, channels)
-    if kind.elem_type != TensorProto.FLOAT or len(sizes) != 4 or not (fits(sizes, first) or fits(sizes, last)):
+    first, last, flat = (channels, height, width), (height, width, channels), (channels * height * width,)
+    if kind.elem_type != TensorProto.FLOAT or not any(fits(sizes, wanted) for wanted in (first, last, flat)):
         raise ToolchainError(
-            f"an input of float images (batch, {', '.join(map(str, first))}), or channels last, is wanted, as the data "
-            f"are; found {sizes if sizes else 'another type'}."
+            f"an input of float images (batch, {', '.join(map(str, first))}), channels last, or flat, is wanted, as "
+            f"the data are; found {sizes if sizes else 'another type'}."
         )
     before: list[onnx.NodeProto] = []
     if not pixels.ours:
@@ -112,8 +113,11 @@ def _take_our_images(
         graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
         before.append(helper.make_node("Conv", [INPUT, *weights], [f"{INPUT}_values"], name="pixels", group=channels))
         changes.append(f"a layer in front that turns pixels into {pixels}")
-    if not fits(sizes, first):
-        source = before[-1].output[0] if before else INPUT
+    source = before[-1].output[0] if before else INPUT
+    if fits(sizes, flat):
+        before.append(helper.make_node("Flatten", [source], [f"{INPUT}_flat"], name="flat", axis=1))
+        changes.append("a flat input: an image's values, channel after channel, row by row")
+    elif not fits(sizes, first):
         before.append(
             helper.make_node("Transpose", [source], [f"{INPUT}_last"], name="channels_last", perm=[0, 2, 3, 1])
         )
@@ -127,9 +131,11 @@ def _take_our_images(
     graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [TRACED, *input_shape]))
 
 
-def fits(sizes: tuple[int, ...], wanted: tuple[int, int, int]) -> bool:
+def fits(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Return whether an input of these sizes, 0 where open, takes images of that shape."""
-    return all(found in (0, size) for found, size in zip(sizes[1:], wanted, strict=True))
+    return len(sizes) == len(wanted) + 1 and all(
+        found in (0, size) for found, size in zip(sizes[1:], wanted, strict=True)
+    )
 
 
 def _fix_batch(graph: onnx.GraphProto, batch: int) -> None:
@@ -154,7 +160,7 @@ def _give_logits(graph: onnx.GraphProto, num_classes: int) -> None:
     """Flatten the answer where it is (batch, classes, 1, 1), and drop the sizes that the file claims for it."""
     sizes = [dim.dim_value for dim in graph.output[0].type.tensor_type.shape.dim]
     if len(sizes) > 1 and sizes[1] not in (0, num_classes):
-        raise ToolchainError(f"logits of {num_classes} classes are wanted, as the data have; found {sizes[1]}.")
+        raise ToolchainError(f"{num_classes} outputs are wanted, as the data ask for; found {sizes[1]}.")
     if len(sizes) > 2 and sizes[2:] == [1] * (len(sizes) - 2):
         _rename(graph, OUTPUT, f"{OUTPUT}_maps")
         graph.node.append(helper.make_node("Flatten", [f"{OUTPUT}_maps"], [OUTPUT], name="logits", axis=1))

@@ -24,6 +24,7 @@ from onnx import ModelProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.learning import Learning
 from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.equivalents import use_equivalents
 from automcu_ray.deploy.exact_products import exact_level
@@ -112,9 +113,23 @@ class DeployedNetwork:
             return with_batch_one(self.onnx)
         return onnx.load_from_string(run_bounded("single", {}, [self.onnx])[1][0])
 
+    def values(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """Return the outputs (N, outputs) of `run` as real values."""
+        return self.real(self.run(images))
+
     def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
         """Return the share of images whose largest output is the label's; the first one wins a tie."""
-        return float(np.mean(self.run(images).argmax(axis=1) == labels))
+        return self.score(Learning(), images, labels)
+
+    def score(self, learning: Learning, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
+        """Return how well the outputs do what is learnt (`Learning.score`): 1 is perfect."""
+        return learning.score(self.values(images), images, labels)
+
+    def real(self, outputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return raw outputs, as `run` gives them, as real values."""
+        if self.output_scale is None or self.output_zero_point is None:
+            return outputs
+        return (outputs.astype(np.float32) - np.float32(self.output_zero_point)) * np.float32(self.output_scale)
 
     @property
     def as_float(self) -> "DeployedNetwork":

@@ -73,7 +73,8 @@ def _module(op: Op) -> nn.Module:
     if op.kind == "relu":
         return nn.ReLU()
     if op.kind == "linear":
-        return nn.Sequential(nn.Flatten(), nn.Linear(prod(op.in_shape), op.shape[0]))
+        linear = nn.Sequential(nn.Flatten(), nn.Linear(prod(op.in_shape), op.shape[0]))
+        return linear if op.activation == "none" else linear.append(activation)
     if op.kind == "max_pool":
         return nn.MaxPool2d(**window)
     if op.kind == "avg_pool":

@@ -165,9 +165,10 @@ class GraphBuilder:
         shape = (self.shape(source)[0], 1, 1)
         return self._append(Op("global_pool", f"{self.layer}.global_pool", (source,), self.shape(source), shape))
 
-    def linear(self, source: int, out_features: int) -> int:
+    def linear(self, source: int, out_features: int, name: str = "linear", activation: str = "none") -> int:
         """Append a fully connected layer on all values of a tensor."""
-        return self._append(Op("linear", f"{self.layer}.linear", (source,), self.shape(source), (out_features, 1, 1)))
+        shapes = (self.shape(source), (out_features, 1, 1))
+        return self._append(Op("linear", f"{self.layer}.{name}", (source,), *shapes, activation=activation))
 
     def join(self, kind: Literal["add", "mul", "concat"], sources: Sequence[int], activation: str = "none") -> int:
         """Append an element-wise sum or product, or a concatenation of channels."""

@@ -13,6 +13,7 @@ from automcu_ray.networks.spec import ArchitectureSpec, Conv
 GROWTHS = (2.0, 1.5, 1.0)  # of the width from one stage to the next: usual, and two that spend more on early stages
 MAX_BLOCKS = 20
 _MAX_CHANNELS = 1024
+_KEPT = 4  # positions a side, of an autoencoder
 _LEAST_SIDE = 2  # of the last stage's images
 _USUAL_BLOCKS = (1, 2, 3)  # in a stage
 _POOL = {"type": "max_pool", "kernel_size": 2}
@@ -69,9 +70,16 @@ class Layout(FrozenModel):
             for at in range(count):
                 layers += _halving({**block, "out_channels": channels}, stage > 0 and at == 0, space)
         try:
-            return ArchitectureSpec.model_validate({"backbone": layers})
+            return ArchitectureSpec.model_validate({"backbone": layers, **self._head(space)})
         except ValidationError:
             return None  # wider or deeper than specs can be
+
+    def _head(self, space: Space) -> dict[str, Any]:
+        """Return the head where it is no usual one: what reconstructs its input has to know where things were."""
+        if not space.reconstructs or space.operators:
+            return {}
+        last = space.side // 2 ** (len(self.blocks) - 1 + self.early)
+        return {"head": {"positions": max(1, min(_KEPT, last))}}
 
     def widest(self) -> int:
         """Return the largest even width of the first stage that a spec can hold."""

@@ -7,10 +7,14 @@ from typing import Any
 from automcu_ray.networks import spec as s
 from automcu_ray.networks.graph import NETWORK_INPUT, ConstructibilityError, Graph, GraphBuilder, Shape
 
+CODE, DECODER = 8, 64  # of an autoencoder whose spec says nothing; 8 as MLPerf Tiny's
+
 
 @lru_cache(maxsize=4096)
-def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Graph:
+def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int, reconstructs: bool = False) -> Graph:
     """Return the operators of a spec for one input of `input_shape` (channels, height, width).
+
+    A network that reconstructs its input has a bottleneck before its `num_classes` outputs, whatever its spec says.
 
     Raises:
         ConstructibilityError: tensors do not fit together; the message names layer, field, rule and value.
@@ -35,7 +39,8 @@ def lower(spec: s.ArchitectureSpec, input_shape: Shape, num_classes: int) -> Gra
     if spec.head.num_classes not in (None, num_classes):
         rule = f"must equal the {num_classes} classes of the task"
         raise ConstructibilityError("head.num_classes", rule, spec.head.num_classes)
-    builder.linear(_pooled(builder, at, spec.head.positions), num_classes)
+    at = _pooled(builder, at, spec.head.positions)
+    builder.linear(_decoded(builder, at, spec.head, reconstructs), num_classes)
     return Graph(input_shape, tuple(builder.ops))
 
 
@@ -49,6 +54,17 @@ def _pooled(b: GraphBuilder, x: int, positions: int) -> int:
     stride = side // positions
     window = side - (positions - 1) * stride
     return b.pool("avg_pool", x, window, stride) if window > 1 else x
+
+
+def _decoded(b: GraphBuilder, x: int, head: s.Classifier, reconstructs: bool) -> int:
+    """Return what the last linear layer of an autoencoder reads; of another network, what was pooled."""
+    if not reconstructs:
+        for name, value in (("code", head.code), ("decoder", head.decoder)):
+            if value is not None:
+                raise ConstructibilityError(f"head.{name}", "is for networks that reconstruct their input", value)
+        return x
+    code = b.linear(x, CODE if head.code is None else head.code, "code")
+    return b.linear(code, DECODER if head.decoder is None else head.decoder, "decoder", "relu")
 
 
 def _conv(b: GraphBuilder, x: int, layer: s.Conv) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+from automcu_ray.networks.lowering import CODE, DECODER
 from automcu_ray.networks.spec import LAYERS, MAX_LAYERS, MAX_POSITIONS
 
 Layers = list[dict[str, Any]]  # a backbone as JSON, without derived fields
@@ -125,6 +126,13 @@ def change_positions(head: dict[str, Any], rng: Random) -> None:
     known: int = head["positions"]
     near = (known - 1, known // 2, known + 1, known * 2)
     head["positions"] = rng.choice([positions for positions in near if 1 <= positions <= MAX_POSITIONS])
+
+
+def change_bottleneck(head: dict[str, Any], rng: Random) -> None:
+    """Let an autoencoder's code, or what is decoded from it, have half or twice as many values."""
+    name, usual = rng.choice((("code", CODE), ("decoder", DECODER)))
+    known: int = head.get(name, usual)
+    head[name] = max(1, rng.choice((known // 2, known * 2)))
 
 
 MORPHISMS: tuple[Morphism, ...] = (

@@ -15,11 +15,12 @@ from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.graph import ConstructibilityError, Graph, Shape
 from automcu_ray.networks.lowering import lower
-from automcu_ray.networks.morphisms import JOINS, MORPHISMS, SIGNAL_MORPHISMS, change_positions
+from automcu_ray.networks.morphisms import JOINS, MORPHISMS, SIGNAL_MORPHISMS, change_bottleneck, change_positions
 from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.spec import LAYERS, MAX_LAYERS, ArchitectureSpec
 
 POSITIONS = (1, 1, 2, 4)
+BOTTLENECK = {"code": (2, 4, 8, 16, 32), "decoder": (16, 32, 64, 128)}  # of an autoencoder's head
 CHANNELS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 MIN_LAYERS = 2
 
@@ -62,12 +63,14 @@ def without_derived(spec: ArchitectureSpec) -> ArchitectureSpec:
 class Space(FrozenModel):
     """All constructible specs for images of `input_shape` (channels, height, width) and `num_classes`.
 
-    `operators` are the layer types that the target runs; () means all.
+    `operators` are the layer types that the target runs; () means all. Where the network `reconstructs` its input,
+    `num_classes` are that one's values, and the head has a bottleneck.
     """
 
     input_shape: Shape
     num_classes: int
     operators: tuple[Operator, ...] = ()
+    reconstructs: bool = False
     max_layers: int = 10
 
     @property
@@ -119,7 +122,7 @@ class Space(FrozenModel):
 
     def graph(self, spec: ArchitectureSpec) -> Graph:
         """Return the operators of a spec in this space."""
-        return lower(spec, self.input_shape, self.num_classes)
+        return lower(spec, self.input_shape, self.num_classes, self.reconstructs)
 
     def sample(self, rng: Random) -> Candidate:
         """Return a random candidate: depth, types and fields drawn uniformly, until they fit together."""
@@ -134,6 +137,8 @@ class Space(FrozenModel):
         spec: dict[str, Any] = {"backbone": [self._layer(choose, number) for number in range(1, depth + 1)]}
         if not self.operators:
             spec["head"] = {"positions": choose(Question("positions", POSITIONS))}
+            if self.reconstructs:
+                spec["head"] |= {name: choose(Question(name, values)) for name, values in BOTTLENECK.items()}
         return self.candidate_or_none(spec)
 
     @property
@@ -176,6 +181,8 @@ class Space(FrozenModel):
             steps = [partial(morphism, layers, self, rng) for morphism in morphisms]
             if not self.operators:
                 steps.append(partial(change_positions, head, rng))
+            if self.reconstructs:
+                steps.append(partial(change_bottleneck, head, rng))
             rng.choice(steps)()
             found = self.candidate_or_none({"backbone": layers, "head": head}, parent=parent.hash)
             if found is not None and found.hash != parent.hash:

@@ -194,11 +194,16 @@ class Classifier(FrozenModel):
     With one position the pool is global. With more the linear layer still knows where in the image something was: the
     pool leaves so many a side, in equal windows that may overlap by a row, and on maps that are not square as many on
     the longer side as fit.
+
+    Where a network reconstructs its input (an autoencoder), what is pooled goes through a linear layer to `code`
+    values, the bottleneck, and from there through one of `decoder` values with ReLU to the outputs.
     """
 
     type: Literal["classifier"] = "classifier"
     positions: Annotated[int, Field(ge=1, le=MAX_POSITIONS)] = 1
     num_classes: Annotated[int, Field(ge=2, le=1000)] | None = None
+    code: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] | None = None
+    decoder: Channels | None = None
 
 
 class ArchitectureSpec(FrozenModel):

@@ -128,8 +128,9 @@ class Constraints(FiniteModel):
 
     `instructions_m` is in millions for one inference, as an emulated board counts them. `latency_ms` limits them as
     well, where the target says how many cycles one takes: it is an estimate. `accuracy` is the least that a finalist
-    must reach on validation images, where the objective is a cost. `latency_ms`, `energy_mj`, `current_ma` (peak) and
-    `temperature_c` (peak) are limits of finalists where a board from the map measures them (`Measured`).
+    must reach on validation images, where the objective is a cost. `metric` is the same in the unit of another metric
+    that the task names: the least R2 or AUC, the largest mean absolute error. `latency_ms`, `energy_mj`, `current_ma`
+    (peak) and `temperature_c` (peak) are limits of finalists where a board from the map measures them (`Measured`).
     """
 
     ram_kb: float | None = Field(default=None, gt=0)
@@ -140,6 +141,7 @@ class Constraints(FiniteModel):
     current_ma: float | None = Field(default=None, gt=0)
     temperature_c: float | None = Field(default=None, gt=-60, lt=400)
     accuracy: float | None = Field(default=None, gt=0, lt=1)
+    metric: float | None = Field(default=None, gt=0)
 
     def ram_limit_bytes(self, target: McuTarget) -> int:
         """Return the RAM a firmware may use, in bytes: the smaller of the limit and the region."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from automcu_ray.core.learning import Learning
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.core.objective import Aim, Objective
 from automcu_ray.networks.candidate import Structure
@@ -32,7 +33,8 @@ class Task(FrozenModel):
 
     A task that wants cells has the skeleton that makes them networks, or none: then a table knows their accuracies.
     Where images are made of samples, `front_end` says how. `evidence` is for whoever reads accuracies; it is not
-    written down, and equal tasks may differ in it.
+    written down, and equal tasks may differ in it. `num_classes` are the outputs of a network: one a class, one a
+    quantity that it estimates, or as many as its input has values where it reconstructs that (`learning`).
     """
 
     dataset: str
@@ -45,14 +47,21 @@ class Task(FrozenModel):
     skeleton: Skeleton | None = None
     objective: Objective = "accuracy"
     front_end: FrontEnd | None = None
+    learning: Learning = Learning()
     evidence: Evidence | None = Field(default=None, exclude=True, repr=False)
 
     @property
     def aim(self) -> Aim | None:
         """The cost to minimise and the accuracy to keep; None where the most accurate network is sought."""
-        if self.objective == "accuracy" or self.constraints.accuracy is None:
+        if self.objective == "accuracy" or self.floor is None:
             return None
-        return Aim(objective=self.objective, floor=self.constraints.accuracy)
+        return Aim(objective=self.objective, floor=self.floor)
+
+    @property
+    def floor(self) -> float | None:
+        """The score (`Learning.score`) from which on a network is accurate enough; None where nothing is said."""
+        limits = self.constraints
+        return self.learning.score_of(limits.metric) if limits.metric is not None else limits.accuracy
 
     @property
     def choices(self) -> Space | CellSpace:
@@ -82,7 +91,12 @@ class Task(FrozenModel):
         """The specs that can be proposed for this task."""
         accelerator = self.target.accelerator
         operators = accelerator.operators if accelerator is not None else ()
-        return Space(input_shape=self.input_shape, num_classes=self.num_classes, operators=operators)
+        return Space(
+            input_shape=self.input_shape,
+            num_classes=self.num_classes,
+            operators=operators,
+            reconstructs=self.learning.kind == "anomaly",
+        )
 
     @property
     def ram_limit_bytes(self) -> int:

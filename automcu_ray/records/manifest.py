@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from automcu_ray.core.feasibility import FeasibilityReport, FlashUsage, LayerCost, RamUsage
+from automcu_ray.core.learning import Learning
 from automcu_ray.core.memory_map import MemoryMap
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.records.record import Quantised, StreamResult
@@ -43,6 +44,11 @@ class NetworkManifest(FrozenModel):
     first versions; keys of later versions are passed over. `profile` is measured between layers;
     `memory_map` is the planner's; `estimated_latency_ms` is the instructions by the cycles that one takes, as the
     target's file says.
+
+    Where the metric is not accuracy, `val_accuracy` and those of `quantised` are its scores (`Learning.score`), and
+    what tells no classes apart has no `test_accuracy`: `test_figures` are all metrics of its kind, in their own units,
+    `trivial_figures` those of always answering, or reconstructing, the mean of the training examples. Answers and
+    labels of all test examples are in `<bundle>_answers.npz`.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -72,14 +78,19 @@ class NetworkManifest(FrozenModel):
     second_opinions: tuple[FeasibilityReport, ...] = ()
     val_accuracy: float
     val_accuracy_float: float | None
-    test_accuracy: float
+    test_accuracy: float | None
     test_macro_f1: float | None = None
     quantised: tuple[Quantised, ...] = ()
     test_images: Int64
     input: InputEncoding
     output: Encoding | None
     test_vectors: str = ""
-    test_accuracy_float: float
+    test_accuracy_float: float | None
+    learning: Learning = Learning()
+    test_figures: dict[str, float] = Field(default_factory=dict)
+    test_figures_float: dict[str, float] = Field(default_factory=dict)
+    trivial_figures: dict[str, float] = Field(default_factory=dict)
+    anomaly: "AnomalyFigures | None" = None
     seeds: dict[str, Int64 | None]
     data: dict[str, str | Int64] | None = None
     teacher: str | None = None
@@ -90,6 +101,21 @@ class NetworkManifest(FrozenModel):
     preparation: str = ""
     confusion: tuple[tuple[Int64, ...], ...] = ()
     mistakes: tuple["Mistake", ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The test metric of what ships and its value, as people read it: "accuracy 0.9123"."""
+        return self._told(self.test_accuracy, self.test_figures)
+
+    @property
+    def told_float(self) -> str:
+        """The same of the network in float."""
+        return self._told(self.test_accuracy_float, self.test_figures_float)
+
+    def _told(self, accuracy: float | None, figures: dict[str, float]) -> str:
+        name = self.learning.metric if figures else "accuracy"
+        value = figures.get(name, accuracy)
+        return name if value is None else f"{name} {value:.4f}"
 
     @property
     def by_class(self) -> tuple["ClassFigures", ...]:
@@ -119,6 +145,19 @@ class ClassFigures(FrozenModel):
     taken_for: int | None
 
 
+class AnomalyFigures(FrozenModel):
+    """An anomaly detector on the test set: from `threshold` on, chosen by validation, a score means an anomaly.
+
+    `found` is the share of anomalies that are called so, `false_alarms` that of normal examples.
+    """
+
+    threshold: float
+    found: float
+    false_alarms: float
+    anomalies: Int64
+    normal: Int64
+
+
 class Mistake(FrozenModel):
     """A test image, by its number, that the network takes for another class; `confidence` is the answer's softmax."""
 
@@ -140,6 +179,11 @@ class TableManifest(FrozenModel):
     val_accuracy: float
     test_accuracy: float
     board_agrees: None = None
+
+    @property
+    def told(self) -> str:
+        """The test accuracy, as people read it."""
+        return f"accuracy {self.test_accuracy:.4f}"
 
 
 def _kind(manifest: Any) -> str:

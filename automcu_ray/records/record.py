@@ -8,6 +8,7 @@ from pydantic import Field
 
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import FeasibilityReport
+from automcu_ray.core.learning import MetricName
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.core.objective import Aim
 from automcu_ray.core.training_recipe import RankedBy
@@ -31,7 +32,9 @@ class TrainingSummary(FrozenModel):
     """`P(a;D,T)`: what training said about a candidate.
 
     `val_accuracy` is of the network as deployed (int8 unless the task says float32), `val_accuracy_float` of the
-    float network. Where a scheduler stopped the trial, both are the float network's: it was not deployed.
+    float network. Where a scheduler stopped the trial, both are the float network's: it was not deployed. By another
+    `metric` than accuracy they are its scores, of which more is better and 1 is perfect (`Learning.score`);
+    `metric_value` is the metric in its own unit, where that is another number.
     `train_loss` is the mean loss over all training steps (first over the steps of a report, then over reports). In a
     training of one epoch or less each image was new to the network then (Ru et al. 2021, arXiv:2006.04492).
     `quantised` has the ways to int8 where a finalist went two, the one that ships first.
@@ -43,6 +46,8 @@ class TrainingSummary(FrozenModel):
     val_accuracy_float: float | None = None
     train_loss: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     ranked_by: RankedBy = "accuracy"
+    metric: MetricName = "accuracy"
+    metric_value: float | None = None
     quantised: tuple[Quantised, ...] = ()
     epochs: Int64 | None = None
     stopped_early: bool | None = None
@@ -60,6 +65,16 @@ class TrainingSummary(FrozenModel):
         probability that the network gave the right class.
         """
         return self.val_accuracy if self.ranking_loss is None else math.exp(-self.ranking_loss)
+
+    @property
+    def told(self) -> str:
+        """The metric and its value, as people read it: "accuracy 0.9123"."""
+        return f"{self.metric} {self.value:.4f}"
+
+    @property
+    def value(self) -> float:
+        """The metric of the network as deployed, in its own unit."""
+        return self.val_accuracy if self.metric_value is None else self.metric_value
 
     def reported(self) -> dict[str, Any]:
         """Return the summary as a trial reports it to Ray Tune, beside the figures that Tune compares by."""
@@ -125,7 +140,7 @@ class Record(FrozenModel):
         loss = "" if ranking_loss is None else f", training loss {ranking_loss:.3f}"
         count = self.feasibility.instructions
         return (
-            f"accuracy {self.training.val_accuracy:.4f}{loss}, RAM {self.feasibility.ram_bytes} bytes, "
+            f"{self.training.told}{loss}, RAM {self.feasibility.ram_bytes} bytes, "
             f"Flash {self.feasibility.flash_bytes} bytes" + ("" if count is None else f", {count} instructions")
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import scipy  # its stats load where they are first used: seconds
 
+from automcu_ray.core.learning import Learning
 from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.records.record import Record
 
@@ -29,11 +30,12 @@ class Trend(FrozenModel):
     distinct_candidates: Int64 = 0
     distinct_accuracies: Int64 = 0
 
-    def line(self) -> str:
+    def line(self, learning: Learning = Learning()) -> str:  # noqa: B008  # frozen
         """Return the trend in words, on one line."""
         if self.first_accuracy is None or self.best_accuracy is None:
             return f"trained {self.trained} of {self.outcomes} proposals"
-        found = f"accuracy {self.first_accuracy:.4f} at first, {self.best_accuracy:.4f} at best"
+        first, best = (learning.value_of(score) for score in (self.first_accuracy, self.best_accuracy))
+        found = f"{learning.metric} {first:.4f} at first, {best:.4f} at best"
         return f"trained {self.trained} of {self.outcomes} proposals; {found}; {self.correlations()}"
 
     def correlations(self) -> str:

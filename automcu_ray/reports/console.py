@@ -64,7 +64,11 @@ def intro(console: Console, config: RunConfig, task: Task, engine: Any, folder: 
     tell = partial(say, console)
     tell(f"{task.dataset} on {task.target.name}: {task.target.description}")
     limit = "" if task.instructions_limit is None else f", {task.instructions_limit:,} instructions per inference"
-    goal = "" if task.aim is None else f"sought: the least {task.objective} with an accuracy of {task.aim.floor:g}; "
+    learning = task.learning
+    floor = "an accuracy" if learning.metric == "accuracy" else f"a {learning.metric}"
+    goal = ""
+    if task.aim is not None:
+        goal = f"sought: the least {task.objective} with {floor} of {learning.value_of(task.aim.floor):g}; "
     tell(
         f"limits: RAM {task.ram_limit_bytes / BYTES_PER_KB:g} KB, Flash {task.flash_limit_bytes / BYTES_PER_KB:g} KB"
         f"{limit}; {goal}precision {task.precision}; searcher {config.searcher.name}; seed {config.seed}; "
@@ -80,7 +84,7 @@ def outcome(console: Console, folder: RunFolder, task: Task, manifest: Manifest 
     tell = partial(say, console)
     repository = Repository(folder.journal)
     if repository.records:
-        tell(trend(repository.records).line())
+        tell(trend(repository.records).line(task.learning))
         if gains := ProposerGains(repository.records).line():
             tell(gains)
     if manifest is not None:
@@ -128,14 +132,17 @@ def _say_winner(
         tell(f"{manifest.table}: validation {manifest.val_accuracy:.4f}, test {manifest.test_accuracy:.4f}")
         tell(f"report: {folder.report}")
         return
+    examples = "images" if manifest.learning.kind == "classification" else "examples"
     tell(
-        f"winner #{manifest.number}: test accuracy {manifest.test_accuracy:.4f} ({manifest.precision}, "
-        f"{manifest.test_images} images; float {manifest.test_accuracy_float:.4f})"
+        f"winner #{manifest.number}: test {manifest.told} ({manifest.precision}, "
+        f"{manifest.test_images} {examples}; float {manifest.told_float.split()[-1]})"
         + (f", macro F1 {manifest.test_macro_f1:.4f}" if manifest.test_macro_f1 is not None else "")
     )
+    _say_figures(tell, manifest)
     if ways := manifest.quantised:
-        figures = "; ".join(f"{way.method} {way.val_accuracy:.4f}" for way in ways)
-        tell(f"validation: float {manifest.val_accuracy_float:.4f}; {figures}; {ways[0].method} ships")
+        value = manifest.learning.value_of
+        figures = "; ".join(f"{way.method} {value(way.val_accuracy):.4f}" for way in ways)
+        tell(f"validation: float {value(manifest.val_accuracy_float or 0.0):.4f}; {figures}; {ways[0].method} ships")
     if manifest.ram_bytes is None or manifest.flash_bytes is None:
         tell(f"memory: not measured by backend {manifest.backend or 'analytic'}")
     else:
@@ -163,17 +170,35 @@ def _say_winner(
     tell(f"report: {folder.report}")
 
 
+def _say_figures(tell: Callable[[str], None], manifest: NetworkManifest) -> None:
+    """Say the other metrics of what tells no classes apart, beside those of an answer that needs no network."""
+    if manifest.learning.kind == "classification":
+        return
+    figures, trivial = (
+        ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+        for found in (manifest.test_figures, manifest.trivial_figures)
+    )
+    tell(f"test: {figures}; always answering the training examples' mean: {trivial}")
+    if (one := manifest.anomaly) is not None:
+        tell(
+            f"threshold {one.threshold:.6g}, by validation: {one.found:.1%} of {one.anomalies} anomalies found, "
+            f"{one.false_alarms:.1%} false alarms on {one.normal} normal examples"
+        )
+
+
 def _say_speed(
     tell: Callable[[str], None], task: Task, manifest: NetworkManifest, others: Mapping[str, Manifest]
 ) -> None:
     if manifest.estimated_latency_ms is not None and (cycles := task.target.cycles_per_instruction):
         tell(f"estimated latency: {manifest.estimated_latency_ms:.2f} ms, at {cycles.value:g} cycles an instruction")
     if task.aim is not None and manifest.val_accuracy < task.aim.floor:
-        tell(f"no finalist reaches an accuracy of {task.aim.floor:g}: the most accurate one ships")
+        learning = task.learning
+        asked = "an accuracy" if learning.metric == "accuracy" else learning.metric
+        tell(f"no finalist reaches {asked} of {learning.value_of(task.aim.floor):g}: the most accurate one ships")
     for name, other in others.items():
         if isinstance(other, NetworkManifest):
             figures = f"RAM {_of(other.ram_bytes or 0, other.ram_limit_bytes)}, {other.instructions} instructions"
-            tell(f"{name.replace('_', ' ')} #{other.number}: test accuracy {other.test_accuracy:.4f}, {figures}")
+            tell(f"{name.replace('_', ' ')} #{other.number}: test {other.told}, {figures}")
 
 
 def _of(used: int, limit: int) -> str:

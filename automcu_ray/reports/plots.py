@@ -82,7 +82,13 @@ def stages(records: Sequence[Record], proposals: int, finalists: int) -> list[St
     return [*rows, Stage("trained", stopped["ok"], 0), Stage("finalists", finalists, 0)]
 
 
-def size_figure(resource: Resource, limit: int | None, records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
+def size_figure(
+    resource: Resource,
+    limit: int | None,
+    records: Sequence[Record],
+    finalists: Sequence[Finalist],
+    score: str = "accuracy",
+) -> str:
     """Return validation accuracy against a size or the instructions; refused candidates lie at the bottom, hollow."""
     title, counted = TITLES[resource], resource == "instructions"
     unit, one = ("M", 1_000_000) if counted else ("KB", BYTES_PER_KB)
@@ -94,7 +100,7 @@ def size_figure(resource: Resource, limit: int | None, records: Sequence[Record]
     ]
     refused = [size for r in records if r.status == "infeasible" and (size := sizes[r.candidate.number])]
     label = "instructions of an inference, millions" if counted else f"{title} of the firmware, KB"
-    figure, axes = new_axes(label, "validation accuracy (proxy)")
+    figure, axes = new_axes(label, f"validation {score} (proxy)")
     beyond = [size.amount / one for size in refused]
     xs, ys = [x for x, _, _ in trained], [y for _, y, _ in trained]
     end = None if limit is None else limit / one
@@ -108,38 +114,39 @@ def size_figure(resource: Resource, limit: int | None, records: Sequence[Record]
         axes.axvline(end, color=LIMIT, linestyle="--", linewidth=1.2, label=f"limit {end:g} {unit}")
         right = min(max(end, largest) * 1.08, end * 2)
     axes.set_xlim(0, right)
-    draw_accuracies(axes, ys, room_below=bool(refused))
+    draw_accuracies(axes, ys, room_below=bool(refused), percent=score == "accuracy")
     if trained:
         axes.scatter(xs, ys, s=22, color=TRAINED, label="trained")
     _draw_refused(axes, [(size.amount / one, size.at_least) for size in refused], end, right)
     _draw_finalists(axes, {number: (x, y) for x, y, number in trained}, finalists)
     said = "there is no limit" if end is None else f"the limit is {end:g} {unit}"
-    return to_svg(figure, f"Validation accuracy against {title}; {said}.")
+    return to_svg(figure, f"Validation {score} against {title}; {said}.")
 
 
-def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist]) -> str:
+def anytime_figure(records: Sequence[Record], finalists: Sequence[Finalist], score: str = "accuracy") -> str:
     """Return the best accuracy so far against trained candidates, in the order in which they finished."""
     trained = [record for record in records if record.scored]
     accuracies, order = [record.accuracy for record in trained], range(1, len(trained) + 1)
-    figure, axes = new_axes("trained candidates", "validation accuracy (proxy)")
+    figure, axes = new_axes("trained candidates", f"validation {score} (proxy)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(0.5, max(2, len(trained)) + 0.7)
-    draw_accuracies(axes, accuracies)
+    draw_accuracies(axes, accuracies, percent=score == "accuracy")
     if trained:
         best = list(accumulate(accuracies, max))
         axes.step([*order, len(trained) + 0.7], [*best, best[-1]], where="post", color=CHOSEN, label="best so far")
         axes.scatter(order, accuracies, s=22, color=TRAINED, label="trained")
     places = {r.candidate.number: (float(x), r.accuracy) for x, r in zip(order, trained, strict=True)}
     _draw_finalists(axes, places, finalists)
-    return to_svg(figure, f"Best validation accuracy after each of {len(trained)} trained candidates.")
+    return to_svg(figure, f"Best validation {score} after each of {len(trained)} trained candidates.")
 
 
-def learning_figure(finalists: Sequence[Finalist]) -> str:
+def learning_figure(finalists: Sequence[Finalist], score: str = "accuracy") -> str:
     """Return the float validation accuracy of finalists after each epoch; dashed where they train with rounding."""
-    figure, axes = new_axes("epochs of full training", "validation accuracy (float)")
+    figure, axes = new_axes("epochs of full training", f"validation {score} (float)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     curves = [finalist for finalist in finalists if finalist.epochs]
-    draw_accuracies(axes, [epoch.val_accuracy for finalist in curves for epoch in finalist.epochs])
+    scores = [epoch.val_accuracy for finalist in curves for epoch in finalist.epochs]
+    draw_accuracies(axes, scores, percent=score == "accuracy")
     for at, finalist in enumerate(curves):
         color = f"C{at % 10}"
         in_float = [(one.epoch, one.val_accuracy) for one in finalist.epochs if not one.rounded]
@@ -147,7 +154,7 @@ def learning_figure(finalists: Sequence[Finalist]) -> str:
         axes.plot(*zip(*in_float, strict=True), color=color, marker=".", label=f"#{finalist.number}")
         if rounded:
             axes.plot(*zip(*in_float[-1:], *rounded, strict=True), color=color, marker=".", linestyle="--")
-    return to_svg(figure, f"Validation accuracy of {len(curves)} finalists after each epoch of full training.")
+    return to_svg(figure, f"Validation {score} of {len(curves)} finalists after each epoch of full training.")
 
 
 def funnel_figure(rows: Sequence[Stage]) -> str:
@@ -208,9 +215,10 @@ def new_axes(x_label: str, y_label: str, size_in: tuple[float, float] = _SIZE_IN
     return figure, axes
 
 
-def draw_accuracies(axes: Axes, scores: Sequence[float], *, room_below: bool = False) -> None:
+def draw_accuracies(axes: Axes, scores: Sequence[float], *, room_below: bool = False, percent: bool = True) -> None:
     """Fit the y axis to accuracies, shares of 1; `room_below` leaves a band for what has none."""
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    if percent:
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     if not scores:
         axes.set_yticks([])
         axes.set_ylim(0, 1)

@@ -64,7 +64,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
         budget = self.searcher.budget.trained
         done = f"trained {self.searcher.trained}" + (f"/{budget}" if budget else "")
         top = self.top
-        lead = f"best {top.accuracy:.4f}{_loss(top)} (#{top.candidate.number})" if top else "none trained yet"
+        lead = f"best {_value(top)}{_loss(top)} (#{top.candidate.number})" if top else "none trained yet"
         left, trained = "time left unknown", self.searcher.trained - self.already_trained
         if budget and trained:
             seconds = (time.monotonic() - self.started_s) / trained * (budget - self.searcher.trained)
@@ -97,7 +97,7 @@ def describe(record: Record, task: Task) -> str:
     report = record.feasibility
     if record.training is None:
         return f"{head} {' '.join(record.reason.split())[:140]}"
-    line = f"{head} accuracy {record.accuracy:.4f}{_loss(record)}"
+    line = f"{head} {record.training.told}{_loss(record)}"
     if report is not None and report.ram_bytes is not None and report.flash_bytes is not None:
         line += (
             f"  RAM {report.ram_bytes / BYTES_PER_KB:.1f}/{task.ram_limit_bytes / BYTES_PER_KB:.0f} KB"
@@ -107,6 +107,12 @@ def describe(record: Record, task: Task) -> str:
         limit = task.instructions_limit
         line += f"  {report.instructions / 1e6:.3g}{'' if limit is None else f'/{limit / 1e6:g}'} M instr."
     return f"{line}  {record.training.seconds or 0.0:.1f} s"
+
+
+def _value(record: Record) -> str:
+    """Return the metric's value, by name where it is no accuracy."""
+    told = record.training.told if record.training else ""
+    return told.removeprefix("accuracy ")
 
 
 def _loss(record: Record) -> str:

@@ -25,7 +25,8 @@ from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifest
 from automcu_ray.records.record import Finalist, Record
 from automcu_ray.records.search_dynamics import trend
-from automcu_ray.reports import anatomy, plots
+from automcu_ray.reports import anatomy, answer_figures, plots
+from automcu_ray.reports.answer_figures import Figure
 from automcu_ray.reports.handover import handover
 from automcu_ray.reports.in_short import in_short, refused_most
 from automcu_ray.reports.memory_figure import memory_figure
@@ -35,13 +36,6 @@ from automcu_ray.sizing import near_misses
 
 NOT_MEASURED = "not measured"
 _GROUPS = ("dataset", "target", "searcher", "engine", "backend")
-
-
-class Figure(NamedTuple):
-    """One figure of the page: SVG text and what is said below it."""
-
-    svg: Markup
-    caption: str
 
 
 class NearMiss(NamedTuple):
@@ -71,7 +65,10 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         (near_misses.TITLES.get(resource, resource), [_near_miss(record, resource, task) for record in found])
         for resource, found in near_misses.by_resource(records).items()
     ]
-    page = template("report.html.j2", kb=kb, percent=percent, count=count, seconds=seconds, layers=layers, utc=utc)
+    scored, bundle = task.learning.written, folder / "bundle"
+    page = template(
+        "report.html.j2", score=scored, kb=kb, percent=percent, count=count, seconds=seconds, layers=layers, utc=utc
+    )
     text = page.render(
         run=folder.name,
         config=config,
@@ -99,6 +96,9 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         blocks=_blocks(repository, manifest, task),
         memory_figure=_memory_figure(manifest),
         pictures=anatomy.pictures(folder / "bundle_mistakes.png"),
+        answers=answer_figures.figures(manifest, bundle.with_name("bundle_answers.npz"))
+        if isinstance(manifest, NetworkManifest)
+        else [],
         started=started,
         brought=brought,
         engine=started.engine if started else None,
@@ -245,24 +245,26 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
     absent = {"LLM": "no language model"} if without else {}
     untimed = sum(r.training is not None and r.training.seconds is None for r in records)
     caption = f"What it cost. Training of {untimed} candidates: {NOT_MEASURED}." if untimed else "What it cost."
-    flash = plots.size_figure("flash", task.flash_limit_bytes, records, finalists)
-    ram = plots.size_figure("ram", task.ram_limit_bytes, records, finalists)
+    score = task.learning.score_name
+    flash = plots.size_figure("flash", task.flash_limit_bytes, records, finalists, score)
+    ram = plots.size_figure("ram", task.ram_limit_bytes, records, finalists, score)
     counted = any(record.feasibility and record.feasibility.instructions for record in records)
-    speed = plots.size_figure("instructions", task.instructions_limit, records, finalists) if counted else None
+    speed = plots.size_figure("instructions", task.instructions_limit, records, finalists, score) if counted else None
     rows = plots.stages(records, proposals, len(finalists))
     of_ladder, refusals = "The ladder: where proposals stopped, cheapest question first;", refused_most(records)
     of_epochs = "How finalists learnt. Dashed: the epochs after, with int8 rounding in training (qat)."
-    of_speed = "Accuracy against instructions of an inference. Hollow marks, if any: refused, so never trained."
+    named = "Accuracy" if score == "accuracy" else f"Validation {score}"
+    of_speed = f"{named} against instructions of an inference. Hollow marks, if any: refused, so never trained."
     return [
-        Figure(Markup(flash), "Accuracy against Flash. Hollow, at the bottom: refused, so never trained."),
-        Figure(Markup(ram), "Accuracy against RAM. Hollow, at the bottom: refused, so never trained."),
+        Figure(Markup(flash), f"{named} against Flash. Hollow, at the bottom: refused, so never trained."),
+        Figure(Markup(ram), f"{named} against RAM. Hollow, at the bottom: refused, so never trained."),
         *([Figure(Markup(speed), of_speed)] if speed is not None else []),
         Figure(
-            Markup(plots.anytime_figure(records, finalists)),
+            Markup(plots.anytime_figure(records, finalists, score)),
             "How fast the search got better, in the order in which trainings ended.",
         ),
         *(
-            [Figure(Markup(plots.learning_figure(finalists)), of_epochs)]
+            [Figure(Markup(plots.learning_figure(finalists, score)), of_epochs)]
             if any(one.epochs for one in finalists)
             else []
         ),

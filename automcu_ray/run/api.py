@@ -76,7 +76,7 @@ class SearchResult:
         if top is not None:
             found.append(f"best by validation #{top.candidate.number}: {top.outcome()}")
         if self.winner is not None:
-            found.append(f"winner #{self.winner.number}: test accuracy {self.winner.test_accuracy:.4f}")
+            found.append(f"winner #{self.winner.number}: test {self.winner.told}")
         return "\n".join([*found, f"report: {self.folder.report}"])
 
     def _repr_html_(self) -> str:

@@ -106,7 +106,7 @@ def why_search_ended(searcher: TuneSearcher, seconds: float | None) -> str:
 
 def why_finalists(chosen: Sequence[Record], done: Sequence[Finalist], aim: Aim | None) -> str:
     """Return why these candidates are trained fully."""
-    named = ", ".join(f"#{record.candidate.number} ({record.accuracy:.4f})" for record in chosen)
+    named = ", ".join(f"#{record.candidate.number} ({_told(record)})" for record in chosen)
     if not done:
         return f"of all trained candidates these promise most: {named}"
     if not any(one.usable for one in done):
@@ -129,4 +129,8 @@ def why_no_winner(finalists: Sequence[Finalist]) -> str:
 
 
 def _accuracy(finalist: Finalist) -> str:
-    return "not measured" if finalist.training is None else f"{finalist.training.val_accuracy:.4f}"
+    return "not measured" if finalist.training is None else finalist.training.told.removeprefix("accuracy ")
+
+
+def _told(record: Record) -> str:
+    return "not measured" if record.training is None else record.training.told.removeprefix("accuracy ")

@@ -170,20 +170,29 @@ def adopt(given: Given, plan: Plan, console: Console, pixels: Pixels | None) -> 
     """Return an ONNX file as it ships, calibrated on training images.
 
     Where nobody says what the network takes for a pixel, the form in which it is right most often on SAMPLE training
-    images is taken: the first of equals, and the first needs no layer in front.
+    images is taken, or best by the task's metric: the first of equals, and the first needs no layer in front. An
+    autoencoder takes `symmetric`.
 
     Raises:
         ConfigError: `pixels` are of other images.
         ToolchainError: the file is refused.
     """
     task, train = plan.task, _images(plan).train
+    if task.learning.kind == "anomaly":
+        if pixels is not None and not pixels.ours:
+            raise ConfigError(
+                f"--pixels {pixels}: what an autoencoder gives is compared with what it takes, which here is "
+                "(pixel - 128) / 128: --pixels symmetric, or leave it out."
+            )
+        pixels = KNOWN["symmetric"]
     if pixels is None:
         forms = [form for form in KNOWN.values() if form.fits(task.input_shape[0])]
         some = train.images[:SAMPLE], train.labels[:SAMPLE]
-        right = [_deployed(given, plan, form, "float32").deployed.accuracy(*some) for form in forms]
+        right = [_deployed(given, plan, form, "float32").deployed.score(task.learning, *some) for form in forms]
         pixels = forms[right.index(max(right))]
         found = ", ".join(f"{form} {share:.3f}" for form, share in zip(forms, right, strict=True))
-        say(console, f"pixels: {pixels} (right on {len(some[1])} training images: {found}); --pixels says otherwise")
+        told = "right" if task.learning.kind == "classification" else "score"
+        say(console, f"pixels: {pixels} ({told} on {len(some[1])} training images: {found}); --pixels says otherwise")
     return _deployed(given, plan, pixels, task.precision)
 
 
@@ -207,9 +216,11 @@ def _as_given(adopted: Adopted, plan: Plan) -> Trained:
     if over := hopeless(adopted.holds, plan.task):
         raise ToolchainError(over.message)
     val, deployed = _images(plan).val, adopted.deployed
-    in_float = deployed.as_float.accuracy(val.images, val.labels)
-    accuracy = deployed.accuracy(val.images, val.labels)
-    return TrainingSummary(val_accuracy=accuracy, val_accuracy_float=in_float, epochs=0), deployed
+    learning = plan.task.learning
+    in_float = deployed.as_float.score(learning, val.images, val.labels)
+    found = deployed.score(learning, val.images, val.labels)
+    about: Any = {"metric": learning.metric, "metric_value": learning.reported(found), "epochs": 0}
+    return TrainingSummary(val_accuracy=found, val_accuracy_float=in_float, **about), deployed
 
 
 def on_all_targets(adopted: Adopted, plan: Plan, console: Console) -> list[OnTarget]:

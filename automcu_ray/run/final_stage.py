@@ -105,7 +105,7 @@ def _train_finalists(
         done.append(finalist)
         repository.append(FinalistEvaluated(**dict(finalist)))
         report.refresh()
-        outcome = finalist.reason or f"validation accuracy {finalist.training and finalist.training.val_accuracy:.4f}"
+        outcome = finalist.reason or f"validation {finalist.training and finalist.training.told}"
         say(console, "; ".join(filter(None, [f"finalist #{finalist.number}: {outcome}", finalist.note])))
 
     def keep_teacher(teacher: Candidate) -> None:

@@ -49,7 +49,7 @@ def shipped(finalists: Sequence[Finalist], task: Task, *, bundles: int = 1) -> d
     chosen = {"winner": max(usable, key=lambda one: _score(one, task.aim))}
     if bundles == 1:
         return chosen
-    enough = [one for one in usable if _accuracy(one) >= (task.constraints.accuracy or 0.0)] or usable
+    enough = [one for one in usable if _accuracy(one) >= (task.floor or 0.0)] or usable
     chosen["fastest"] = min(enough, key=lambda one: _instructions(one.feasibility))
     chosen["smallest"] = min(enough, key=lambda one: _room(one.feasibility, task))
     chosen["most_accurate"] = max(usable, key=_accuracy)
@@ -58,7 +58,7 @@ def shipped(finalists: Sequence[Finalist], task: Task, *, bundles: int = 1) -> d
 
 def _with_extremes(ranked: Sequence[Record], task: Task) -> list[Record]:
     """Return the records with the first, the fastest, the smallest and the most accurate one in front."""
-    least = 1 - PROXY_ERRORS * (1 - (task.constraints.accuracy or 0.0))
+    least = 1 - PROXY_ERRORS * (1 - (task.floor or 0.0))
     enough = [record for record in ranked if record.accuracy >= least] or ranked
     if not enough:
         return []

@@ -47,12 +47,14 @@ def check_goal(
     measured = backend.measures if backend is not None and not task.on_table else frozenset()
     if sought in ("ram", "flash") and sought not in measured:
         raise ConfigError(f"objective is {sought!r}, which nothing measures here: take --backend c_qemu.")
-    if (sought != "accuracy" or several) and limits.accuracy is None:
+    floor = "accuracy" if task.learning.metric == "accuracy" else "metric"
+    if (sought != "accuracy" or several) and task.floor is None:
         key = f"objective is {sought!r}" if sought != "accuracy" else "budget.bundles is 3"
-        raise ConfigError(f"{key}: say how accurate is accurate enough, for instance constraints.accuracy=0.95.")
-    if limits.accuracy is not None and sought == "accuracy" and not several:
+        usual = f"{floor}=0.95" if floor == "accuracy" else f"{floor}=0.9, in the unit of the task's metric"
+        raise ConfigError(f"{key}: say how accurate is accurate enough, for instance constraints.{usual}.")
+    if task.floor is not None and sought == "accuracy" and not several:
         raise ConfigError(
-            "constraints.accuracy has no effect where the most accurate network is sought: set objective=instructions, "
+            f"constraints.{floor} has no effect where the most accurate network is sought: set objective=instructions, "
             "ram or flash, or leave it out."
         )
     if several and config.budget.finalists < config.budget.bundles:

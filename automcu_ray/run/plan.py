@@ -11,6 +11,7 @@ from automcu_ray.networks.spec import ArchitectureSpec, explain
 from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.run import loggers
 from automcu_ray.run.goal import check_goal
+from automcu_ray.run.goal_of_learning import as_asked, check_learning, learning_of
 from automcu_ray.run.supervision import check_supervision
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
@@ -114,7 +115,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
     board = _board(config, backend)
     make = plugins.load("dataset", DATASETS, config.dataset.name)
     options = plugins.check_options("dataset", config.dataset.name, make, config.dataset.options)
-    dataset: Dataset | Table = make(**options)
+    dataset: Dataset | Table = as_asked(config, make(**options))
     task = _task(config, dataset)
     asked = pick_proposer(config.searcher, task, seed=config.seed, engine=engine).engine
     if asked is not None and config.writes_code and not engine.is_language_model:
@@ -136,6 +137,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
     for one in plan.backends:
         if reason := one.unsuitable(task):
             raise ConfigError(f"backend {one.name!r} cannot serve target {task.target.name!r}: {reason}")
+    check_learning(config, task)
     _check_protocols(plan)
     check_goal(config, task, backend, board, opinions)
     check_supervision(config, asked)
@@ -148,7 +150,7 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
     task = Task(
         dataset=dataset.name,
         input_shape=dataset.input_shape,
-        num_classes=len(dataset.classes),
+        num_classes=dataset.outputs,
         target=config.target,
         constraints=config.constraints,
         precision=config.precision,
@@ -156,10 +158,11 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         skeleton=config.skeleton,
         objective=config.objective,
         front_end=dataset.front_end if isinstance(dataset, Dataset) else None,
+        learning=(learning := learning_of(config, dataset)),
         evidence=Evidence(
             train_images=len(dataset.train), val_images=len(dataset.val), epochs=config.trainer.proxy.epochs
         )
-        if isinstance(dataset, Dataset)
+        if isinstance(dataset, Dataset) and learning.metric == "accuracy"
         else None,
     )
     try:

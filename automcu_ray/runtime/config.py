@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from automcu_ray.core.errors import ConfigError, unknown_name
+from automcu_ray.core.learning import Loss, MetricName
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
 from automcu_ray.core.objective import Objective
 from automcu_ray.core.supervision import Supervision
@@ -112,6 +113,8 @@ class RunConfig(FrozenModel):
     `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
     `points_to_evaluate` come first: networks, or cells, as JSON objects; cells as the benchmark writes them, too.
     `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
+    `metric` is what accuracy means here, `loss` what training minimises; what the data are for decides unless given.
+    `normal` are classes of the data that are normal: all others are anomalies, and training sees the normal ones alone.
     """
 
     task: str
@@ -119,6 +122,9 @@ class RunConfig(FrozenModel):
     dataset: Plugin
     skeleton: Skeleton | None = None  # candidates are cells of NAS-Bench-201, built into it
     precision: Precision = "int8"
+    metric: MetricName | None = None
+    loss: Loss | None = None
+    normal: tuple[str, ...] = ()
     objective: Objective = "accuracy"
     constraints: Constraints = Constraints()
     target: McuTarget

@@ -79,8 +79,8 @@ def _figures_of(run: Run) -> dict[str, str]:
         "task, target": f"{run.config.task}, {run.config.target.name}",
         "searcher, seed": f"{run.config.searcher.name}, {run.config.seed}",
         "trained, of all outcomes": f"{sum(record.status == 'ok' for record in records)} of {len(records)}",
-        "best validation accuracy (proxy)": percent(leader.accuracy if leader else None),
-        "winner: test accuracy": percent(manifest.test_accuracy if manifest else None),
+        "best validation accuracy (proxy)": _of(leader),
+        "winner: test accuracy": _told(manifest),
         "winner: RAM": kb(manifest.ram_bytes if manifest else None),
         "winner: Flash": kb(manifest.flash_bytes if manifest else None),
         "winner: instructions": count(manifest.instructions if manifest else None),
@@ -91,6 +91,18 @@ def _figures_of(run: Run) -> dict[str, str]:
         if manifest
         else NOT_MEASURED,
     }
+
+
+def _told(manifest: NetworkManifest | None) -> str:
+    if manifest is None or not manifest.test_figures:
+        return percent(manifest.test_accuracy if manifest else None)
+    return manifest.told
+
+
+def _of(leader: Record | None) -> str:
+    if leader is None or leader.training is None or leader.training.metric == "accuracy":
+        return percent(leader.accuracy if leader else None)
+    return leader.training.told
 
 
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:

@@ -72,6 +72,8 @@ class Ai8xBackend(Backend):
     def unsuitable(self, task: Task) -> str:
         if task.target.accelerator is None:
             return f"target {task.target.name!r} has no accelerator; take --target max78000 or max78002"
+        if task.learning.metric != "accuracy":
+            return f"its own integers are judged by accuracy alone, and the metric here is {task.learning.metric}"
         return "" if task.precision == "int8" else f"the accelerator computes in int8, not {task.precision}"
 
     def version(self) -> str:

@@ -164,7 +164,8 @@ class CQemuBackend(Backend):
         package(folder, deployed, task, manifest, build, gcc=gcc, run=self.run)
 
     def preparation(self, deployed: DeployedNetwork, task: Task) -> str:
-        return preparation(deployed, fed_by(dataclasses.replace(deployed, front_end=task.front_end)))
+        front_end = fed_by(dataclasses.replace(deployed, front_end=task.front_end))
+        return preparation(deployed, front_end, task.learning.kind)
 
     def profiled(
         self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport, workdir: Path

@@ -18,6 +18,7 @@ from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import BIAS_BYTES, BYTES, footprint
 from automcu_ray.sizing.instruction_model import shipped
 from searchers.dialogue import rows
+from searchers.dialogue.asked import goal, kind
 from searchers.dialogue.feedback_memory import OUTCOME_CHARS, Memory
 from searchers.dialogue.record_selection import Shown, figures, summary
 from searchers.dialogue.reply_schemas import Advice, vocabulary
@@ -247,20 +248,14 @@ def _costs(spec: ArchitectureSpec, task: Task) -> list[str]:
     return [*lines, f"{flash}; most of it at {found.largest_weights}"]
 
 
-def _goal(task: Task) -> str:
-    """Return what a network has to be like, as the end of "a network that ..."."""
-    if task.aim is None:
-        return "classifies as accurately as possible within the limits"
-    costs = {"instructions": "takes as few instructions per inference", "ram": "needs as little RAM"}
-    cost = costs.get(task.aim.objective, "needs as little Flash")
-    return (
-        f"{cost} as possible and is accurate enough: {task.aim.floor:.4g} on validation images after full training. "
-        f"The search trains briefly: there {task.aim.proxy_floor:.4g} is enough, and more accuracy is worth nothing"
-    )
-
-
 def _about(task: Task) -> dict[str, Any]:
-    shape = {"dataset": task.dataset, "input_shape": task.input_shape, "num_classes": task.num_classes}
+    shape: dict[str, Any] = {"dataset": task.dataset, "input_shape": task.input_shape}
+    if task.learning.kind == "classification":
+        shape["num_classes"] = task.num_classes
+    else:
+        shape["outputs"] = task.num_classes
+    if task.learning.metric != "accuracy":
+        shape["metric"] = task.learning.metric
     narrowed = [operator.model_dump(exclude_none=True) for operator in task.space.operators]
     return {**shape, "precision": task.precision} | ({"operators": narrowed} if narrowed else {})
 
@@ -273,7 +268,7 @@ def _templates() -> Environment:
     )
     environment.filters["json"] = json.dumps  # on one line: no text inside can end the fence it stands in
     environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs)
-    environment.globals.update(goal=_goal, heading=rows.head, tally=rows.tally)
+    environment.globals.update(goal=goal, kind=kind, heading=rows.head, tally=rows.tally)
     environment.globals.update(limiting=rows.limiting, lesson=rows.lesson, plans=rows.plans)
     environment.globals.update(triples=lambda memory: [item.model_dump() for item in memory.history])
     environment.globals.update(vocabulary=lambda task: list(vocabulary(task.space.operators)))

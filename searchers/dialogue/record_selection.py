@@ -68,8 +68,8 @@ def summary(record: Record) -> dict[str, Any]:
 
 
 def figures(training: TrainingSummary) -> dict[str, float]:
-    """Return accuracy, and the training loss where the search ranks by it."""
-    found = {"accuracy": round(training.val_accuracy, 4)}
+    """Return accuracy, or the task's other metric, and the training loss where the search ranks by it."""
+    found: dict[str, float] = {training.metric: round(training.value, 4)}
     if training.ranking_loss is not None:
         found["training_loss"] = round(training.ranking_loss, 3)
     return found

@@ -11,8 +11,8 @@ from automcu_ray.networks.cell import CellSpec
 from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
 
-# Worked out from the rest, or for signals alone: one thing less to get wrong.
-DERIVED = ("in_channels", "padding", "num_classes", "dilation")
+# Worked out from the rest, or for signals or autoencoders alone: one thing less to get wrong.
+DERIVED = ("in_channels", "padding", "num_classes", "dilation", "code", "decoder")
 ADVICE_CHARS = 1200
 PLAN_CHARS = 300
 

@@ -80,7 +80,8 @@ def is_tie(one: float, other: float, task: Task) -> bool:
 
 def head(known: Known, *, effects: bool = True) -> str:
     """Return what the columns of a table are."""
-    columns = [f"number {known.notation.noun}", "validation accuracy %"]
+    metric = known.task.learning.metric
+    columns = [f"number {known.notation.noun}", f"validation {metric}{' %' if metric == 'accuracy' else ''}"]
     if not known.task.on_table:
         columns += ["RAM KB", "Flash KB", *(["million instructions"] if _counts(known) else [])]
     return " | ".join([*columns, *(["change and effect"] if effects else [])])
@@ -130,11 +131,25 @@ def pending_row(candidate: Candidate, known: Known) -> str:
 
 def accuracy(record: Record, task: Task) -> str:
     """Return an accuracy in percent with its 95 % interval; and the training loss, where the search ranks by it."""
-    text = f"{100 * record.accuracy:.2f}"
+    text = _value(record, task)
     if task.evidence is not None:
         text += f" ±{100 * interval(record.accuracy, task.evidence.val_images):.1f}"
     loss = record.training.ranking_loss if record.training else None
     return text if loss is None else f"{text}, loss {loss:.3f}"
+
+
+def _value(record: Record, task: Task) -> str:
+    """Return an accuracy in percent, or another metric in its own unit."""
+    if task.learning.metric == "accuracy" or record.training is None:
+        return f"{100 * record.accuracy:.2f}"
+    return f"{record.training.value:.4f}"
+
+
+def _gain(record: Record, before: Record, task: Task) -> str:
+    """Return the change of an accuracy in points, or of another metric in its own unit."""
+    if task.learning.metric == "accuracy" or record.training is None or before.training is None:
+        return f"{100 * (record.accuracy - before.accuracy):+.2f}"
+    return f"{record.training.value - before.training.value:+.4f}"
 
 
 def effect(record: Record, known: Known) -> str:
@@ -142,10 +157,10 @@ def effect(record: Record, known: Known) -> str:
     before = known.numbers.get(record.candidate.parent) or _nearest(record, known)
     if before is None or before.candidate.number == record.candidate.number or not before.scored:
         return ""
-    gain = 100 * (record.accuracy - before.accuracy)
+    gain = _gain(record, before, known.task)
     verdict = ", tie" if is_tie(record.accuracy, before.accuracy, known.task) else ""
     changed = change(before.candidate, record.candidate)
-    return f"#{before.candidate.number}{f': {changed}' if changed else ''}: {gain:+.2f}{verdict}"
+    return f"#{before.candidate.number}{f': {changed}' if changed else ''}: {gain}{verdict}"
 
 
 def _nearest(record: Record, known: Known) -> Record | None:
@@ -237,7 +252,7 @@ def outcome(record: Record, known: Known) -> str:
     """Return what became of a candidate, in short."""
     if record.status != "ok":
         return f"{record.status}: {refusal(record)}"
-    return ", ".join([f"{100 * record.accuracy:.2f}", *filter(None, [effect(record, known)])])
+    return ", ".join([_value(record, known.task), *filter(None, [effect(record, known)])])
 
 
 def _diagnosed(record: Record) -> tuple[str, ...]:

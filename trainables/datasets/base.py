@@ -2,28 +2,30 @@
 
 import functools
 import hashlib
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.core.learning import Kind, Target
 from automcu_ray.problem.task import Form
 from automcu_ray.records.events import TestRead
 from automcu_ray.records.journal import Repository
 from automcu_ray.signals.front_end import FrontEnd, Samples
 
 Images = NDArray[np.uint8]  # (N, channels, height, width)
-Labels = NDArray[np.int64]  # (N,)
+Labels = NDArray[Any]  # (N,) int64: classes, or 1 for anomalies; or (N, targets) float32: values in their units
 
 
 @dataclass(frozen=True)
 class Split:
-    """Images (N, channels, height, width) uint8 and labels (N,) int64."""
+    """Images (N, channels, height, width) uint8 and labels: (N,) int64, or (N, targets) float32."""
 
     images: Images
     labels: Labels
@@ -49,6 +51,10 @@ class Sealed:
         journal.append(TestRead(reader=reader, images=len(self)))
         return self._split
 
+    def mapped(self, change: Callable[[Split], Split]) -> "Sealed":
+        """Return the split changed in one way that looks at nothing else, still sealed."""
+        return Sealed(change(self._split))
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a test split does not leave the process that loaded it: send train and val")
 
@@ -58,7 +64,9 @@ class Dataset:
     """Train and validation for the search, test for the winner alone, once; `split_seed` is none of the run's seeds.
 
     Where images are made of samples, `front_end` says how, and `recording` is some that a board can be fed, (samples,
-    channels), none of the test's. `notes` say what was done to the data.
+    channels), none of the test's. `notes` say what was done to the data. `classes` are none where labels are values:
+    then `targets` say of what. Of data for anomaly detection they are "normal" and "anomaly", and training has no
+    anomalies.
     """
 
     wants: ClassVar[Form] = "network"
@@ -72,6 +80,15 @@ class Dataset:
     front_end: FrontEnd | None = None
     recording: Samples | None = None
     notes: Mapping[str, str | int] = field(default_factory=dict)
+    kind: Kind = "classification"
+    targets: tuple[Target, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a network for these data has."""
+        if self.kind == "anomaly":
+            return math.prod(self.input_shape)
+        return len(self.targets) if self.kind == "regression" else len(self.classes)
 
     @functools.cached_property
     def sha256(self) -> str:

@@ -30,6 +30,11 @@ class Table:
     val: dict[str, float] = field(repr=False)
     test: dict[str, float] = field(repr=False)
 
+    @property
+    def outputs(self) -> int:
+        """How many outputs a network for these data has."""
+        return len(self.classes)
+
     def val_accuracy(self, cell: CellSpec) -> float:
         """Return the validation accuracy of a cell."""
         return self.val[str(cell)]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import Dataset, Split, assemble, check_memory, data_folder, in_short, numbered
+from trainables.datasets.targets import as_values, assemble_values
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 PAIRS = {"train": ("images", "labels"), "val": ("val_images", "val_labels"), "test": ("test_images", "test_labels")}
@@ -23,7 +24,8 @@ def npz(
 
     `val_images` with `val_labels`, and `test_images` with `test_labels`, are splits of their own where the file has
     them; else they are cut from `images`, stratified, by `split_seed`. Sensor windows are images too: (N, C, 1, time),
-    scaled to 0 to 255.
+    scaled to 0 to 255. With `targets` (N,) or (N, targets) in place of `labels`, and `val_targets` and `test_targets`,
+    these numbers are estimated.
 
     Raises:
         ConfigError: no such file, no such arrays, arrays of another type or shape, square images with their channels
@@ -32,27 +34,35 @@ def npz(
     path = data_folder(folder) / file
     if not path.is_file():
         raise ConfigError(f"no file {path}: set dataset.file to a .npz file in that folder.")
-    splits = {where: _split(path, *pair) for where, pair in PAIRS.items()}
+    values = "targets" in _names(path)
+    kind = "targets" if values else "labels"
+    splits = {where: _split(path, *(name.replace("labels", kind) for name in pair)) for where, pair in PAIRS.items()}
     whole = splits["train"]
     if whole is None:
         raise ConfigError(f"{path} has no array 'images': save it by numpy.savez(file, images=..., labels=...).")
-    return assemble(
-        path.stem,
-        numbered(whole.labels),
-        whole,
-        val=splits["val"],
-        test=splits["test"],
-        val_share=val_share,
-        test_share=test_share,
-        split_seed=split_seed,
-    )
+    about: dict[str, Any] = {"val": splits["val"], "test": splits["test"], "split_seed": split_seed}
+    about |= {"val_share": val_share, "test_share": test_share}
+    if values:
+        count = whole.labels.shape[1]
+        names = ["target"] if count == 1 else [f"target_{number}" for number in range(1, count + 1)]
+        return assemble_values(path.stem, names, whole, **about)
+    return assemble(path.stem, numbered(whole.labels), whole, **about)
+
+
+def _names(path: Path) -> set[str]:
+    """Return the names of a file's arrays."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
+    except (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, *_BROKEN) as error:
+        raise ConfigError(f"{path} cannot be read as arrays in a zip file: {in_short(error)}.") from error
 
 
 def _split(path: Path, images: str, labels: str) -> Split | None:
     """Return the split of two arrays, or None where the file has neither."""
+    names = _names(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            names = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
             if not names & {images, labels}:
                 return None
             if missing := {images, labels} - names:
@@ -67,6 +77,8 @@ def _split(path: Path, images: str, labels: str) -> Split | None:
             f"{path}: array {images!r} should be N x C x H x W, and {' x '.join(map(str, pixels.shape))} looks like "
             f"N x H x W x C: save {images}.transpose(0, 3, 1, 2)."
         )
+    if labels.endswith("targets"):
+        return Split(pixels, as_values(numbers, f"{path}, array {labels!r}"))
     return Split(pixels, numbers.astype(np.int64) if numbers.dtype.kind in "iu" else numbers)
 
 

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from automcu_ray.core.errors import ConfigError
 from trainables.datasets.base import (
@@ -23,6 +24,7 @@ from trainables.datasets.base import (
 )
 from trainables.datasets.pictures import decode
 from trainables.datasets.prepared import fingerprint
+from trainables.datasets.targets import as_values, assemble_values
 
 
 def parquet_images(
@@ -31,6 +33,7 @@ def parquet_images(
     train: str = "*train*.parquet",
     test: str | None = "*test*.parquet",
     label: str = "label",
+    targets: tuple[str, ...] = (),
     size: int | None = None,
     val_share: float = 0.1,
     test_share: float = 0.2,
@@ -42,63 +45,92 @@ def parquet_images(
 
     `train` and `test` are names, or patterns where the rows are spread over several files; without `test`, `test_share`
     of the training rows are held back. `max_train` and `max_test` keep so many rows, each class by its share. Class
-    names are those that the file's own metadata give, else numbers.
+    names are those that the file's own metadata give, else numbers. `targets` are columns of numbers to estimate, in
+    place of a label.
 
     Raises:
         ConfigError: no folder or file, a column missing, labels out of range, an image that cannot be read, or sizes
             that differ.
     """
     root = data_folder(folder)
-    names, whole = _read(root, "train", train, label, size, max_train, split_seed)
-    held = None if test is None else _read(root, "test", test, label, size, max_test, split_seed)[1]
-    return assemble(
-        root.name, names, whole, test=held, val_share=val_share, test_share=test_share, split_seed=split_seed
-    )
+    wanted = Wanted(label, targets, size, split_seed)
+    names, whole = _read(root, "train", train, max_train, wanted)
+    held = None if test is None else _read(root, "test", test, max_test, wanted)[1]
+    make = assemble_values if targets else assemble
+    return make(root.name, names, whole, test=held, val_share=val_share, test_share=test_share, split_seed=split_seed)
 
 
-def _read(
-    root: Path, which: str, pattern: str, label: str, size: int | None, limit: int | None, seed: int
-) -> tuple[tuple[str, ...], Split]:
-    """Return class names, and the rows that are kept, decoded."""
+class Wanted(NamedTuple):
+    """The columns that are read beside the images: a label, or targets in place of it; and how."""
+
+    label: str
+    targets: tuple[str, ...]
+    size: int | None
+    seed: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self.targets or (self.label,)
+
+
+def _read(root: Path, which: str, pattern: str, limit: int | None, wanted: Wanted) -> tuple[tuple[str, ...], Split]:
+    """Return the names of classes or targets, and the rows that are kept, decoded."""
     files = sorted(path for path in root.glob(pattern) if path.is_file())
     if not files:
         raise ConfigError(f"no file {root / pattern}: set dataset.{which} to a Parquet file, or a pattern, in there.")
-    table = pa.concat_tables([_table(path, label) for path in files])
-    labels: Labels = table[label].to_numpy()
-    rows = pick(labels, limit, seed, f"dataset.max_{which}")
+    table = pa.concat_tables([_table(path, wanted) for path in files])
+    labels: Labels = np.stack([table[name].to_numpy() for name in wanted.columns], axis=1)
+    if wanted.targets:
+        rows = _some(len(labels), limit, wanted.seed)
+        labels = as_values(labels, f"{root}, columns {', '.join(wanted.targets)}")
+    else:
+        labels = labels[:, 0]
+        rows = pick(labels, limit, wanted.seed, f"dataset.max_{which}")
     blobs = table["image"]
     where = files[0] if len(files) == 1 else files[0].parent
     images = decode(
         [f"{where} row {row}" for row in rows],
         lambda index: blobs[int(rows[index])].as_py(),
-        size=size,
+        size=wanted.size,
         source=([fingerprint(path) for path in files], rows.tobytes()),
         what=str(where),
     )
-    return _class_names(table.schema, label, labels), Split(images, labels[rows])
+    names = wanted.targets or _class_names(table.schema, wanted.label, labels)
+    return names, Split(images, labels[rows])
 
 
-def _table(path: Path, label: str) -> pa.Table:
-    """Return columns `image` (large_binary) and `label` (int64) of one file."""
+def _some(count: int, limit: int | None, seed: int) -> NDArray[np.int64]:
+    """Return which rows to keep where nothing tells classes apart, in order."""
+    return np.sort(np.random.default_rng(seed).permutation(count)[:limit])
+
+
+def _table(path: Path, wanted: Wanted) -> pa.Table:
+    """Return columns `image` (large_binary), and of the label (int64) or the targets (float64), of one file."""
     try:
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
         image = next((field.name for field in schema if _holds_bytes(field.type)), None)
-        if image is None or label not in schema.names:
-            wanted = "of images, bytes or a struct with field 'bytes'" if image is None else repr(label)
-            raise ConfigError(f"{path} has no column {wanted}; found {', '.join(schema.names)}. See dataset.label.")
+        missing = [name for name in wanted.columns if name not in schema.names]
+        if image is None or missing:
+            what = "of images, bytes or a struct with field 'bytes'" if image is None else repr(missing[0])
+            raise ConfigError(f"{path} has no column {what}; found {', '.join(schema.names)}. See dataset.label.")
         groups = (file.metadata.row_group(index) for index in range(file.metadata.num_row_groups))
         check_memory(str(path), sum(group.total_byte_size for group in groups))
-        table = file.read(columns=[image, label])
+        table = file.read(columns=[image, *wanted.columns])
         column = table[image]  # in chunks: one array holds 2 GB of bytes at most
         blobs = pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
-        labels = table[label]
-        if not pa.types.is_integer(labels.type) or labels.null_count:
-            raise ConfigError(
-                f"{path}: labels must be whole numbers, one for each image; found {labels.type} with "
-                f"{labels.null_count} missing. dataset.label names the column."
-            )
-        columns = {"image": blobs.cast(pa.large_binary()), label: labels.to_numpy().astype(np.int64)}
+        columns = {"image": blobs.cast(pa.large_binary())}
+        for name in wanted.columns:
+            labels = table[name]
+            fine = pa.types.is_integer(labels.type) or (wanted.targets and pa.types.is_floating(labels.type))
+            if not fine or labels.null_count:
+                kind, key = ("numbers", "targets") if wanted.targets else ("whole numbers", "label")
+                raise ConfigError(
+                    f"{path}: {'values' if wanted.targets else 'labels'} must be {kind}, one for each image; found "
+                    f"{labels.type} with {labels.null_count} missing. dataset.{key} names the column."
+                )
+            columns[name] = labels.to_numpy().astype(np.float64 if wanted.targets else np.int64)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:  # KeyError: two columns of one name
         raise ConfigError(f"{path} cannot be read as Parquet: {in_short(error)}.") from error
     return pa.table(columns).replace_schema_metadata(schema.metadata)

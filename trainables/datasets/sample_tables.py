@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,14 @@ MOST_SAMPLES = 1 << 27  # of all recordings, resampled: a time stamp far away mu
 
 
 class Recording(NamedTuple):
-    """A stretch without gaps: who, values (samples, channels) at even intervals, and the label of each sample."""
+    """A stretch without gaps: who, values (samples, channels) at even intervals, and labels of each sample.
+
+    Labels are names (samples,), or numbers (samples, targets).
+    """
 
     subject: str
     values: NDArray[np.float64]
-    labels: NDArray[np.str_]
+    labels: NDArray[Any]
 
 
 class Cleaning(NamedTuple):
@@ -99,7 +102,7 @@ def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 def recordings(
     seconds: NDArray[np.float64],
     values: NDArray[np.float64],
-    labels: NDArray[np.str_],
+    labels: NDArray[Any],
     subjects: NDArray[np.str_],
     keys: NDArray[np.str_],
     *,
@@ -110,12 +113,14 @@ def recordings(
 
     Rows of one of `keys` are a recording, put in the order of their time stamps. Rows with equal stamps are averaged,
     those with values that are no finite numbers left out; where nothing was sampled for `max_gap_s` a new recording
-    begins. A sample has the label of the nearest row before it.
+    begins. A sample has the label of the nearest row before it, a name or some numbers.
 
     Raises:
         ConfigError: time stamps so far apart that nothing could hold what lies between.
     """
     finite = np.isfinite(seconds) & np.isfinite(values).all(axis=1)
+    if labels.dtype.kind == "f":
+        finite &= np.isfinite(labels).all(axis=1)
     found: list[Recording] = []
     equal = backward = gaps = total = 0
     names, first = np.unique(keys, return_index=True)

@@ -9,6 +9,7 @@ from automcu_ray.core.errors import ConfigError, unknown_name
 from automcu_ray.signals.front_end import Samples, SampleWindow
 from trainables.datasets.base import Dataset, Split, assemble, check_memory, data_folder
 from trainables.datasets.sample_tables import TICKS, Recording, numbers, read_table, recordings, texts
+from trainables.datasets.targets import as_values, assemble_values
 
 _RECORDING_S = 20.0  # for the board's stream
 
@@ -22,6 +23,7 @@ def windows(
     seconds: float = 1.0,
     every_s: float | None = None,
     label: str = "label",
+    targets: tuple[str, ...] = (),
     subject: str = "subject",
     time: str = "timestamp",
     time_unit: str = "ms",
@@ -42,6 +44,8 @@ def windows(
     than `max_gap_s` ends a recording. Pixels 0 to 255 are four standard deviations of the training samples each way:
     that factor ships with the network. `units_per_count` is what one count of the sensor's 16 bits stands for.
 
+    With `targets`, columns of numbers, a window's labels are their means over its samples, in place of `label`.
+
     Validation and test are subjects of their own: those named, else such a share of them, by `split_seed`.
 
     Raises:
@@ -61,7 +65,8 @@ def windows(
         )
     step = max(1, round(rate_hz * (seconds / 2 if every_s is None else every_s)))
     where = where or {}
-    table = read_table(found, [*channels, label, subject, time, *recording, *where])
+    labelled = targets or (label,)
+    table = read_table(found, [*channels, *labelled, subject, time, *recording, *where])
     keep = np.ones(table.num_rows, bool)
     for column, value in where.items():
         keep &= texts(table, column) == str(value)
@@ -76,14 +81,14 @@ def windows(
     stretches, mended = recordings(
         numbers(table, time) * TICKS[time_unit],
         values,
-        texts(table, label),
+        np.stack([numbers(table, name) for name in targets], axis=1) if targets else texts(table, label),
         subjects,
         together,
         rate_hz=rate_hz,
         max_gap_s=max_gap_s,
     )
     parts = _subjects(sorted(set(subjects.tolist())), val_subjects, test_subjects, val_share, test_share, split_seed)
-    classes = sorted({str(name) for stretch in stretches for name in stretch.labels})
+    classes = [] if targets else sorted({str(name) for stretch in stretches for name in stretch.labels})
     training = [stretch.values for stretch in stretches if stretch.subject in parts["train"]]
     if not training:
         raise ConfigError(
@@ -109,9 +114,10 @@ def windows(
         "val_subjects": ", ".join(sorted(parts["val"])),
     }
     held = [window.counts(one.values) for one in stretches if one.subject in parts["val"]]
-    return assemble(
+    make = assemble_values if targets else assemble
+    return make(
         root.name,
-        classes,
+        targets or classes,
         splits["train"],
         val=splits["val"],
         test=splits["test"],
@@ -155,7 +161,7 @@ def _subjects(
 
 
 def _cut(stretches: Sequence[Recording], window: SampleWindow, step: int, classes: Sequence[str], what: str) -> Split:
-    """Return the windows of some recordings, the label of each that of most of its samples."""
+    """Return the windows of some recordings, the label of each that of most of its samples; without classes a mean."""
     starts = [range(0, len(one.values) - window.length + 1, step) for one in stretches]
     total = sum(map(len, starts))
     if not total:
@@ -163,11 +169,14 @@ def _cut(stretches: Sequence[Recording], window: SampleWindow, step: int, classe
     check_memory(what, total * window.length * window.channels)
     images, labels = [], []
     for one, at in zip(stretches, starts, strict=True):
-        counts, numbered = window.counts(one.values), np.searchsorted(classes, one.labels)
+        counts = window.counts(one.values)
+        numbered = np.searchsorted(classes, one.labels) if classes else one.labels
         for start in at:
             images.append(window.window(counts[start:]))
-            labels.append(np.bincount(numbered[start : start + window.length]).argmax())
-    return Split(np.stack(images), np.array(labels, np.int64))
+            mine = numbered[start : start + window.length]
+            labels.append(np.bincount(mine).argmax() if classes else mine.mean(axis=0))
+    made = np.array(labels)
+    return Split(np.stack(images), made.astype(np.int64) if classes else as_values(made, what))
 
 
 def _joined(parts: Sequence[Samples], most: int) -> NDArray[np.int16]:

@@ -232,7 +232,7 @@ def _train(candidate: Candidate, pipeline: FinalistPipeline, folder: Path, notes
                 taught_by = pipeline.teacher.network(pipeline.task) if pipeline.teacher else None
                 more = training.start_rounded(_checkpoint("qat", candidate, pipeline, folder), taught_by)
                 _last(more, folder, pipeline.protocol.epochs, rounded=True)
-                summary, deployed = _better((summary, deployed), training.finish(epoch), pipeline.val_split, folder)
+                summary, deployed = _better((summary, deployed), training.finish(epoch), pipeline, folder)
             except CANDIDATE_ERRORS as error:
                 # What was trained before, rounded by calibration alone, still stands.
                 notes.append(f"training with rounding failed: {in_words(error)}")
@@ -284,17 +284,20 @@ def read_epochs(folder: Path) -> tuple[EpochFigures, ...]:
     return tuple(found)
 
 
-def _better(ptq: Trained, qat: Trained, val: Split, folder: Path) -> Trained:
+def _better(ptq: Trained, qat: Trained, pipeline: FinalistPipeline, folder: Path) -> Trained:
     """Return the one of two ways to int8 that validation prefers, the shorter one of equals, and keep both files.
 
     The float accuracy stays that of the float network; the seconds are those of both trainings.
     """
     both: dict[Literal["ptq", "qat"], Trained] = {"ptq": ptq, "qat": qat}
+    learning, val = pipeline.task.learning, pipeline.val_split
     ways = []
     for method, (summary, deployed) in both.items():
         save_deployed(deployed, folder / method)
-        as_float = deployed.as_float.accuracy(val.images, val.labels)
+        as_float = deployed.as_float.score(learning, val.images, val.labels)
         ways.append(Quantised(method=method, val_accuracy=summary.val_accuracy, val_accuracy_float=as_float))
     first, other = ways if ways[0].val_accuracy >= ways[1].val_accuracy else ways[::-1]
-    summary = ptq[0].replace(val_accuracy=first.val_accuracy, quantised=(first, other), seconds=qat[0].seconds)
-    return summary, (ptq if first.method == "ptq" else qat)[1]
+    chosen = ptq if first.method == "ptq" else qat
+    about = {"val_accuracy": first.val_accuracy, "metric_value": chosen[0].metric_value}
+    summary = ptq[0].replace(**about, quantised=(first, other), seconds=qat[0].seconds)
+    return summary, chosen[1]

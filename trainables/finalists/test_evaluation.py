@@ -12,10 +12,11 @@ from automcu_ray.core.errors import AutoMcuError
 from automcu_ray.core.feasibility import FeasibilityReport, LayerCost
 from automcu_ray.deploy.bundle import write_bundle
 from automcu_ray.deploy.export import DeployedNetwork
-from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, NetworkManifest
+from automcu_ray.records.manifest import Encoding, InputEncoding, Memory, Mistake, NetworkManifest
 from automcu_ray.records.record import Finalist
 from trainables.datasets.base import Labels, Split
 from trainables.finalists.board_check import run_on_board
+from trainables.finalists.figures import figures, save_answers
 from trainables.finalists.finalist import BOARD_ELF, SHIPPED, FinalistPipeline, load_deployed
 from trainables.finalists.mistakes import draw, worst_mistakes
 
@@ -41,9 +42,8 @@ def evaluate_on_test(
     trained = load_deployed(folder / "ptq") if training.quantised else deployed  # in float, that is what was trained
     backend = pipeline.toolchain.backend if pipeline.toolchain is not None else None
     shipped = backend.accuracy(deployed, task, test.images, test.labels) if backend else None
-    outputs = deployed.run(test.images)
-    predicted = outputs.argmax(axis=1)
-    mistakes = worst_mistakes(deployed, outputs, test.labels) if shipped is None else ()
+    answered = _figures(pipeline, deployed, trained.as_float, test, shipped, bundle)
+    mistakes: tuple[Mistake, ...] = answered.get("mistakes", ())
     manifest = NetworkManifest(
         target=task.target.name,
         backend=report.backend if report else None,
@@ -70,10 +70,8 @@ def evaluate_on_test(
         second_opinions=winner.second_opinions,
         val_accuracy=training.val_accuracy,
         val_accuracy_float=training.val_accuracy_float,
-        test_accuracy=float(np.mean(predicted == test.labels)) if shipped is None else shipped,
-        test_macro_f1=f1_score(test.labels, predicted, average="macro") if shipped is None else None,
-        confusion=_confusion(test.labels, predicted, deployed.num_classes) if shipped is None else (),
-        mistakes=mistakes,
+        learning=task.learning,
+        **answered,
         quantised=training.quantised,
         test_images=len(test),
         input=InputEncoding(
@@ -83,7 +81,6 @@ def evaluate_on_test(
         if shipped is None
         else None,
         test_vectors=f"images, inputs and labels; {OUTPUTS if shipped is None else NO_OUTPUTS}",
-        test_accuracy_float=trained.as_float.accuracy(test.images, test.labels),
         layers=deployed.labels,
         preparation=backend.preparation(deployed, task) if backend else "",
         **about,
@@ -98,6 +95,33 @@ def evaluate_on_test(
     write_bundle(bundle, network, manifest, shipped=folder / SHIPPED, finish=finish, **vectors)
     draw(mistakes, test.images, bundle.with_name(f"{bundle.name}_mistakes.png"))
     return manifest
+
+
+def _figures(
+    pipeline: FinalistPipeline,
+    deployed: DeployedNetwork,
+    as_float: DeployedNetwork,
+    test: Split,
+    shipped: float | None,
+    bundle: Path,
+) -> dict[str, Any]:
+    """Return what a manifest says of the answers to the test examples; `shipped` is an accuracy computed elsewhere."""
+    learning = pipeline.task.learning
+    found: dict[str, Any] = {"test_accuracy": shipped, "test_accuracy_float": None}
+    if learning.kind == "classification":
+        found["test_accuracy_float"] = as_float.accuracy(test.images, test.labels)
+        if shipped is None:
+            outputs = deployed.run(test.images)
+            predicted = outputs.argmax(axis=1)
+            found["test_accuracy"] = float(np.mean(predicted == test.labels))
+            found["test_macro_f1"] = f1_score(test.labels, predicted, average="macro")
+            found["confusion"] = _confusion(test.labels, predicted, deployed.num_classes)
+            found["mistakes"] = worst_mistakes(deployed, outputs, test.labels)
+    if learning.metric == "accuracy":
+        return found
+    more, answers = figures(learning, deployed, as_float, pipeline.train_split, pipeline.val_split, test)
+    save_answers(bundle, answers, test.labels)
+    return found | more
 
 
 def _confusion(labels: Labels, predicted: Labels, classes: int) -> tuple[tuple[int, ...], ...]:

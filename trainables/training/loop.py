@@ -13,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from automcu_ray.core.learning import Learning
 from automcu_ray.core.training_recipe import Protocol
 from trainables.training.augment import augment, mix, normalize
 from trainables.training.checkpoint import Checkpoint
+from trainables.training.losses import loss_of
 from trainables.training.process_memory import keep_freed_memory
 from trainables.training.step import (
     PAYING_STEPS,
@@ -23,7 +25,6 @@ from trainables.training.step import (
     RunningMean,
     Step,
     StepFunction,
-    balancing,
     learning_rates,
     load_optimizer,
     make_optimizer,
@@ -31,13 +32,14 @@ from trainables.training.step import (
 )
 
 SCORED_AT_ONCE = 256
+CLASSES = Learning()
 
 # Arrays in Ray's object store are read-only on purpose, and nothing here writes to them.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 
 
 class Examples(Interface):
-    """What training needs of a split: images (N, C, H, W) uint8, labels (N,) int64.
+    """What training needs of a split: images (N, C, H, W) uint8, labels (N,) int64, or (N, targets) float32.
 
     Not `Split` itself: this module also runs where generated code does, and data sets must be out of its reach.
     """
@@ -46,7 +48,7 @@ class Examples(Interface):
     def images(self) -> NDArray[np.uint8] | Tensor: ...
 
     @property
-    def labels(self) -> NDArray[np.int64] | Tensor: ...
+    def labels(self) -> NDArray[Any] | Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def train(
     recorded: bool = True,
     checkpoint: Checkpoint | None = None,
     teacher: nn.Module | None = None,
+    learning: Learning = CLASSES,
 ) -> Iterator[Epoch]:
     """Train in place, yielding at each report; the last one says why it is the last.
 
@@ -98,7 +101,7 @@ def train(
         FloatingPointError: the loss or an output is no longer finite.
     """
     return train_scored_by(
-        lambda: evaluate(network, val_split, device),
+        lambda: evaluate(network, val_split, device, learning),
         network,
         train_split,
         protocol,
@@ -108,6 +111,7 @@ def train(
         recorded=recorded,
         checkpoint=checkpoint,
         teacher=teacher,
+        learning=learning,
     )
 
 
@@ -123,6 +127,7 @@ def train_scored_by(
     recorded: bool = False,
     checkpoint: Checkpoint | None = None,
     teacher: nn.Module | None = None,
+    learning: Learning = CLASSES,
 ) -> Iterator[Epoch]:
     """Do what `train` does where someone else knows the validation labels: `accuracy` is asked at each report.
 
@@ -134,12 +139,12 @@ def train_scored_by(
     optimizer = make_optimizer(network, protocol, device)
     resident = Resident.of(train_split, device)
     batches = Batches(resident, protocol, seed, layout)
-    weights = balancing(resident.labels) if protocol.class_weights else None
-    plain = Step(network, optimizer, protocol, device, teacher, weights)
+    loss = loss_of(learning, protocol, resident.labels, resident.images)
+    plain = Step(network, optimizer, protocol, device, teacher, loss)
     replayed = recorded and device.startswith("cuda") and batches.total >= PAYING_STEPS
     step: StepFunction = RecordedStep(plain) if replayed else plain
     mean = RunningMean(network, protocol.ema_decay) if protocol.ema_decay is not None else None
-    reports, best, since_best = 0, 0.0, 0
+    reports, best, since_best = 0, -math.inf, 0  # a score may be negative
     epoch = Epoch(0, 0.0, 0.0, last=False, stopped_early=False)
     if checkpoint is not None and (state := checkpoint.state) is not None:
         network.load_state_dict(state["network"])
@@ -160,9 +165,9 @@ def train_scored_by(
             losses.append(step(*inputs))
             if mean is not None:
                 mean.update(network)
-        loss = float(torch.stack(losses).mean())  # for which alone the device is waited for
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss became {loss}: training diverged")
+        mean_loss = float(torch.stack(losses).mean())  # for which alone the device is waited for
+        if not math.isfinite(mean_loss):
+            raise FloatingPointError(f"the loss became {mean_loss}: training diverged")
         own = mean.put_into(network) if mean is not None else network.state_dict()
         reached = accuracy()
         reports += 1
@@ -171,7 +176,7 @@ def train_scored_by(
         plateau = protocol.patience is not None and since_best >= protocol.patience
         ended = reports == protocol.reports
         number = -(-reports // protocol.reports_per_epoch)
-        epoch = Epoch(number, reached, loss, last=plateau or ended, stopped_early=plateau and not ended)
+        epoch = Epoch(number, reached, mean_loss, last=plateau or ended, stopped_early=plateau and not ended)
         if checkpoint is not None and reports % protocol.reports_per_epoch == 0:
             state = {"network": own, "optimizer": optimizer.state_dict(), "batches": batches.state()}
             state["mean"] = mean and {"steps": mean.steps, "model": mean.model.state_dict()}
@@ -182,13 +187,20 @@ def train_scored_by(
     yield epoch  # of a training that had ended before an interruption, all there is
 
 
-def evaluate(network: nn.Module, split: Examples, device: str) -> float:
-    """Return the share of images classified correctly by the float network."""
-    return float(np.mean(predict(network, split.images, device) == np.asarray(split.labels)))
+def evaluate(network: nn.Module, split: Examples, device: str, learning: Learning = CLASSES) -> float:
+    """Return the score of the float network (`Learning.score`): the share of images classified correctly, for one."""
+    values = outputs(network, split.images, device).cpu().numpy()
+    return learning.score(values, np.asarray(split.images), np.asarray(split.labels))
 
 
 def predict(network: nn.Module, images: NDArray[np.uint8] | Tensor, device: str) -> NDArray[np.int64]:
-    """Return the class (N,) that the float network gives each image.
+    """Return the class (N,) that the float network gives each image; errors as for `outputs`."""
+    classes: NDArray[np.int64] = outputs(network, images, device).argmax(1).cpu().numpy()
+    return classes
+
+
+def outputs(network: nn.Module, images: NDArray[np.uint8] | Tensor, device: str) -> Tensor:
+    """Return what the float network gives for each image, (N, outputs).
 
     Raises:
         FloatingPointError: an output is not finite, as after a last step that went wrong: no loss has seen that.
@@ -196,11 +208,10 @@ def predict(network: nn.Module, images: NDArray[np.uint8] | Tensor, device: str)
     network.eval()
     with torch.inference_mode():
         batches = torch.split(torch.as_tensor(images, device=device), SCORED_AT_ONCE)
-        outputs = torch.cat([network(normalize(batch)) for batch in batches])
-    if not outputs.isfinite().all():
+        found = torch.cat([network(normalize(batch)) for batch in batches])
+    if not found.isfinite().all():
         raise FloatingPointError("the network's outputs are no longer finite: training diverged")
-    classes: NDArray[np.int64] = outputs.argmax(1).cpu().numpy()
-    return classes
+    return found
 
 
 class Batches:

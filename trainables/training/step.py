@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +11,9 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from automcu_ray.core.learning import Learning
 from automcu_ray.core.training_recipe import Protocol
+from trainables.training.losses import LossFunction, loss_of
 
 WARM_UP_STEPS = 3
 PAYING_STEPS = 50  # a recording costs about as much as some of these
@@ -36,12 +37,10 @@ class Step:
         protocol: Protocol,
         device: str,
         teacher: nn.Module | None = None,
-        class_weights: Tensor | None = None,
+        loss: LossFunction | None = None,
     ) -> None:
         self.network, self.optimizer = network, optimizer
-        self.cross_entropy = partial(
-            functional.cross_entropy, weight=class_weights, label_smoothing=protocol.label_smoothing
-        )
+        self.loss = loss or loss_of(Learning(), protocol)
         self.teacher, self.taught = teacher, protocol.distill
         if teacher is not None:
             teacher.to(device=device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
@@ -56,9 +55,9 @@ class Step:
         with torch.autocast(self.kind, torch.bfloat16, enabled=self.bfloat16, cache_enabled=False):
             logits = self.network(batch)
         logits = logits.float()
-        loss = self.cross_entropy(logits, labels)
+        loss = self.loss(logits, labels, batch)
         if others is not None and share is not None:
-            loss = loss * share + self.cross_entropy(logits, others) * (1 - share)
+            loss = loss * share + self.loss(logits, others, batch) * (1 - share)
         if self.teacher is not None:
             # Cross entropy to its classes (Hinton et al. 2015, arXiv:1503.02531) at temperature 1: where a student is
             # a trained network too, often the same one, there is little to soften.
@@ -144,12 +143,6 @@ class RunningMean:
     def _blend(self, mean: _Tensors, now: _Tensors, count: Tensor | int) -> None:
         decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
         get_ema_multi_avg_fn(decay)(mean, now, count)  # type: ignore[no-untyped-call]
-
-
-def balancing(labels: Tensor) -> Tensor:
-    """Return a weight for each class, the larger the fewer examples it has; the mean over the examples is 1."""
-    counts = torch.bincount(labels)  # every class has examples: `assemble` sees to that
-    return len(labels) / (len(counts) * counts)
 
 
 def make_optimizer(network: nn.Module, protocol: Protocol, device: str) -> torch.optim.SGD:

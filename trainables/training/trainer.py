@@ -72,6 +72,7 @@ class Trainer:
                 seed,
                 checkpoint=checkpoint,
                 teacher=teacher,
+                learning=self.task.learning,
             )
         )
 
@@ -95,6 +96,7 @@ class Trainer:
                 recorded=False,
                 checkpoint=checkpoint,
                 teacher=teacher,
+                learning=self.task.learning,
             )
         )
         self.network = rounded.shipped()
@@ -127,7 +129,7 @@ class Trainer:
         started_s = time.perf_counter()
         try:
             deployed = self._deploy(self.train_split.images[: self.protocol.calibration_images])
-            accuracy = deployed.accuracy(self.val_split.images, self.val_split.labels)
+            accuracy = deployed.score(self.task.learning, self.val_split.images, self.val_split.labels)
         finally:  # a failure has taken its time too
             self.seconds += time.perf_counter() - started_s
         summary = self._summary(epoch, accuracy, stopped_early=epoch.stopped_early)
@@ -148,6 +150,8 @@ class Trainer:
         return TrainingSummary(
             val_accuracy=accuracy,
             val_accuracy_float=epoch.val_accuracy,
+            metric=self.task.learning.metric,
+            metric_value=self.task.learning.reported(accuracy),
             epochs=epoch.number,
             stopped_early=stopped_early,
             seconds=self.seconds,

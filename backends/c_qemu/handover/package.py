@@ -12,6 +12,7 @@ from onnx import numpy_helper
 from safetensors.numpy import save_file
 
 from automcu_ray.core.errors import ToolchainError, ToolMissingError
+from automcu_ray.core.learning import METRICS
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import McuTarget
 from automcu_ray.problem.task import Task
@@ -53,8 +54,9 @@ def package(
     if deployed.precision == "float32":
         source = folder / "src" / "net.c"
         source.write_text(_LENIENT + source.read_text())
-    header.write_text(api.header(header.read_text(), deployed, front_end))
-    (folder / "src" / "net_api.c").write_text(api.source(deployed, front_end, manifest.classes))
+    told = api.Told(manifest.learning, manifest.anomaly.threshold if manifest.anomaly else 0.0)
+    header.write_text(api.header(header.read_text(), deployed, front_end, told))
+    (folder / "src" / "net_api.c").write_text(api.source(deployed, front_end, manifest.classes, told))
     if not deployed.foreign:
         _save_weights(deployed.float_onnx, folder / "weights.safetensors")
     _save_images(folder, run)
@@ -74,21 +76,30 @@ def package(
     shutil.copyfile(verify.__file__, folder / "verify.py")
     about: dict[str, object] = {
         **manifest.model_dump(exclude={"target", "input", "output", "layers", "classes", "stream"}),
+        "kind": manifest.learning.kind,
+        "verb": api.VERBS[manifest.learning.kind],
+        "told": manifest.told,
+        "test_figures": _metrics(manifest.test_figures),
+        "trivial_figures": _metrics(manifest.trivial_figures),
         "stream": front_end is not None,
         "channels": channels,
         "num_classes": deployed.num_classes,
         "core_flags": build["core_flags"],
         "has_weights": not deployed.foreign,
     }
-    projects.write(
-        folder, task.target, inputs=manifest.preparation, classes=manifest.classes or _numbers(deployed), about=about
-    )
+    names = [target.name for target in manifest.learning.targets] or manifest.classes or _numbers(deployed)
+    projects.write(folder, task.target, inputs=manifest.preparation, names=names, about=about)
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     ]
     (folder / verify.SUMS).write_text("".join(lines))
+
+
+def _metrics(figures: dict[str, float]) -> dict[str, float]:
+    """Return the figures without those of single targets, whose names come from outside."""
+    return {name: value for name, value in figures.items() if name in METRICS}
 
 
 def _numbers(deployed: DeployedNetwork) -> list[str]:

@@ -17,7 +17,7 @@ _FILES = {
     "library.json": "library.json.j2",
     "platformio.ini": "platformio.ini.j2",
     "examples/host/main.c": "host_main.c.j2",
-    "examples/classify/classify.ino": "classify.ino.j2",
+    "examples/{verb}/{verb}.ino": "classify.ino.j2",
 }
 _PLATFORMIO = {  # boards of PlatformIO's registry that carry the chip; their own RAM and Flash may be smaller
     "stm32f103": ("ststm32", "bluepill_f103c8"),
@@ -57,20 +57,20 @@ class Guide:
         return cls(openocd, platform, board, target.uart.wiring, name.startswith("rp2"), bool(target.uart.setup))
 
 
-def write(folder: Path, target: McuTarget, *, inputs: str, classes: Sequence[str], about: dict[str, object]) -> None:
+def write(folder: Path, target: McuTarget, *, inputs: str, names: Sequence[str], about: dict[str, object]) -> None:
     """Write README, examples and project files; `about` are figures, `inputs` is what goes into the network.
 
-    Names of classes stand in the README alone, in ASCII and inside a block of code: they cannot end it.
+    Names of classes or values stand in the README alone, in ASCII and inside a block of code: they cannot end it.
     """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=False,
     )  # fmt: skip
-    shown = [ascii(name)[1:-1].replace("`", "'")[:64] for name in classes]
+    shown = [ascii(name)[1:-1].replace("`", "'")[:64] for name in names]
     for name, template in _FILES.items():
-        path = folder / name
+        path = folder / name.format(**about)
         path.parent.mkdir(parents=True, exist_ok=True)
         text = environment.get_template(template).render(
-            target=target, guide=Guide.of(target), inputs=inputs, classes=shown, **about
+            target=target, guide=Guide.of(target), inputs=inputs, names=shown, **about
         )
         path.write_text(text, encoding="utf-8")

@@ -43,7 +43,7 @@ _HOST_MAIN = """#include <stdio.h>
 #include "net.h"
 static union { net_value values[NET_INPUT_BYTES / sizeof(net_value)]; char bytes[NET_INPUT_BYTES]; } in;
 int main(void) {
-    net_value scores[NET_CLASSES];
+    static net_value scores[NET_OUTPUT_BYTES / sizeof(net_value)];
     net_init();
     while (fread(in.bytes, 1, sizeof in.bytes, stdin) == sizeof in.bytes) {
         net_run(in.values, scores);

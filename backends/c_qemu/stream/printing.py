@@ -43,6 +43,7 @@ extern const uint32_t stream_channels, stream_block; /* for a driver: values of 
 void stream_reset(void); /* first, and wherever samples are missing */
 void stream_feed(const int16_t *samples, uint32_t count);
 int stream_result(int8_t *scores); /* 1 and the network's answer to the window; 0 while too little has been fed */
+const int8_t *stream_input(void); /* the window, as the network reads it */
 
 #ifdef __cplusplus
 }}
@@ -79,6 +80,10 @@ int stream_result(int8_t *scores) {{
     if (seen < LENGTH) return 0;
     net((void *)stream_window, (void *)scores);
     return 1;
+}}
+
+const int8_t *stream_input(void) {{
+    return stream_window;
 }}
 """
 

@@ -119,7 +119,7 @@ def quantised() -> bytes:
     [
         (lambda: b"\xff" * 99, "cannot be read as one"),
         (quantised, "quantised already"),
-        (lambda: exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 7))), "of 4 classes are wanted.*found 7"),
+        (lambda: exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 7))), "4 outputs are wanted.*found 7"),
     ],
     ids=["rubbish", "quantised", "other classes"],
 )

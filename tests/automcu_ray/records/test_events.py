@@ -36,6 +36,11 @@ ADDED_SINCE = {
     "test_vectors",
     "data",
     "teacher",
+    "learning",
+    "test_figures",
+    "test_figures_float",
+    "trivial_figures",
+    "anomaly",
 }
 NETWORK: dict[str, Any] = {
     "target": "stm32f405",
@@ -71,6 +76,11 @@ NETWORK: dict[str, Any] = {
     "output": {"scale": 0.1, "zero_point": 3},
     "test_vectors": "images, inputs and labels",
     "test_accuracy_float": 0.945,
+    "learning": {"kind": "classification", "metric": "accuracy", "loss": "cross_entropy", "targets": []},
+    "test_figures": {},
+    "test_figures_float": {},
+    "trivial_figures": {},
+    "anomaly": None,
     "seeds": {"run": 0, "winner": 1},
     "data": {"name": "digits", "split_seed": 0, "train": 1167, "val": 270, "test": 360, "sha256": "00"},
     "teacher": None,

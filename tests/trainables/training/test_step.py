@@ -10,12 +10,12 @@ from torch import nn
 from torch.nn import functional
 
 from automcu_ray.core.training_recipe import Protocol
+from trainables.training.losses import balancing
 from trainables.training.step import (
     RecordedStep,
     RunningMean,
     Step,
     _side_stream,
-    balancing,
     learning_rates,
     make_optimizer,
     set_rate,

@@ -3,8 +3,8 @@ void net_init(void) {
     stream_reset();
 }
 
-int net_classify(const int16_t *samples, uint32_t count) {
-    net_value scores[NET_CLASSES];
+/* 1 and the network's outputs; 0 until a whole window has been fed. */
+static int answer(const int16_t *samples, uint32_t count, net_value *outputs) {
     stream_feed(samples, count);
-    return stream_result(scores) ? largest(scores) : -1;
+    return stream_result(outputs);
 }
