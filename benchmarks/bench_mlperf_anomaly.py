@@ -56,9 +56,9 @@ network = nn.Sequential(*layers, nn.Linear(before, 640))
 train, val = (normalize(torch.as_tensor(split.images)).flatten(1) for split in (data.train, data.val))
 optimizer = torch.optim.Adam(network.parameters(), 1e-3)
 for _ in range(EPOCHS):
-    for rows in torch.randperm(len(train)).split(BATCH):
+    for rows in torch.randperm(len(train)).split(BATCH):  # type: ignore[no-untyped-call]
         optimizer.zero_grad()
-        nn.functional.mse_loss(network(train[rows]), train[rows]).backward()
+        nn.functional.mse_loss(network(train[rows]), train[rows]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 network.eval()
 learning = Learning.of("anomaly")
@@ -68,5 +68,7 @@ print(f"{len(train)} normal examples for training; validation AUC {found:.4f} in
 components = PCA(WIDTHS[4]).fit(train.numpy())
 rebuilt = components.inverse_transform(components.transform(val.numpy()))
 print(f"PCA of {WIDTHS[4]} components: {learning.score(np.asarray(rebuilt), data.val.images, data.val.labels):.4f}")
-about = {"input_names": ["input"], "output_names": ["output"], "opset_version": 13, "dynamo": False}
-torch.onnx.export(network, (torch.zeros(1, 640),), str(model_path), **about)
+example = (torch.zeros(1, 640),)
+torch.onnx.export(
+    network, example, str(model_path), input_names=["input"], output_names=["output"], opset_version=13, dynamo=False
+)

@@ -14,7 +14,7 @@ from tests.trainables.finalists.test_finalist import VendorBackend
 class PlainImages:
     """What a plan asks of a data set."""
 
-    name, wants, classes = "plain", "network", ("a", "b")
+    name, wants, classes, outputs, kind, targets = "plain", "network", ("a", "b"), 2, "classification", ()
     train = range(1000)
 
     def __init__(self, input_shape: Shape) -> None:
