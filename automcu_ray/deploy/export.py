@@ -24,6 +24,7 @@ from onnx import ModelProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy import recurrent_layers, recurrent_steps
 from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.equivalents import use_equivalents
 from automcu_ray.deploy.exact_products import exact_level
@@ -184,12 +185,14 @@ def _deploy(
     if any(node.op_type in _OF_SHAPES for node in model.graph.node):
         model = worked_out(model)
     free_batch(model, TRACED)
+    recurrent_layers.use_one_form(model)
     use_equivalents(model)
     float_onnx = bytes(model.SerializeToString())
     with _quiet():
         classes = _num_classes(float_onnx, input_shape)
         if precision == "float32":
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
+        recurrent_layers.check(model)
         islands = mark(model)
         rectify_copies(model)
         quantised = _quantise(model, calibration, islands)
@@ -227,12 +230,17 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
     one), so that the input has the range of a pixel whatever the sample holds. What is left in float, the islands,
     becomes tables.
     """
+    recurrent = recurrent_steps.prepare(model)
     float_onnx = model.SerializeToString()
     pinned = calibration.copy()
     window = leading_window(model)
     pinned[0, 0, :window, :window] = 0
     corner = -1 if window == 1 else 0  # pools may pass over the last row and column
     pinned[-1, -1, corner, corner] = 255
+    images = normalize(pinned)
+    batches = [images[start : start + _batch(float_onnx)] for start in range(0, len(images), _batch(float_onnx))]
+    if recurrent:
+        recurrent = recurrent_steps.measured(model, recurrent, batches)
     with tempfile.TemporaryDirectory(prefix="automcu-quantise-") as folder:
         source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         source.write_bytes(float_onnx)
@@ -240,18 +248,19 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
             quantize_static(
                 source,
                 result,
-                _Calibration(normalize(pinned), _batch(float_onnx)),
+                _Calibration(batches),
                 quant_format=QuantFormat.QOperator,  # QDQ models are run in float by the C generator
                 per_channel=True,
                 activation_type=QuantType.QInt8,
                 weight_type=QuantType.QInt8,
-                nodes_to_exclude=excluded(model, islands),
+                nodes_to_exclude=excluded(model, islands) + recurrent_steps.excluded(recurrent, model),
                 extra_options={"MinimumRealRange": SMALLEST_RANGE},
             )
         except Exception as error:  # onnxruntime's errors share no base class
             raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
         quantised = onnx.load(result)
     tabulate(quantised, islands)
+    recurrent_steps.put_steps(quantised, recurrent)
     quantise_before_pools(quantised)
     return quantised
 
@@ -259,8 +268,8 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
 class _Calibration(CalibrationDataReader):  # type: ignore[misc]
     """Hands out the calibration images in a few large batches: one at a time costs three times the CPU."""
 
-    def __init__(self, inputs: npt.NDArray[np.float32], size: int) -> None:
-        self.batches = iter([{INPUT: inputs[i : i + size]} for i in range(0, len(inputs), size)])
+    def __init__(self, batches: Sequence[npt.NDArray[np.float32]]) -> None:
+        self.batches = iter([{INPUT: batch} for batch in batches])
 
     def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
         return next(self.batches, None)
