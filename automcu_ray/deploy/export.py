@@ -49,6 +49,7 @@ from automcu_ray.signals.front_end import FrontEnd
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 _OF_SHAPES = frozenset(("Shape", "ConstantOfShape", "Range"))  # constant, since sizes are
+_FOLDED = _OF_SHAPES.union(recurrent_layers.KINDS)  # and what a recurrent layer begins with
 BATCH = 256
 IMAGE_S = 0.5  # of CPU time for a foreign network: 850 million products took 0.07 s at int8
 SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
@@ -182,9 +183,11 @@ def deploy_traced(
 def _deploy(
     model: onnx.ModelProto, input_shape: tuple[int, int, int], precision: Precision, calibration: npt.NDArray[np.uint8]
 ) -> DeployedNetwork:
-    if any(node.op_type in _OF_SHAPES for node in model.graph.node):
+    if any(node.op_type in _FOLDED for node in model.graph.node):
         model = worked_out(model)
     free_batch(model, TRACED)
+    if precision == "int8":
+        recurrent_layers.check(model)
     recurrent_layers.use_one_form(model)
     use_equivalents(model)
     float_onnx = bytes(model.SerializeToString())
@@ -192,7 +195,6 @@ def _deploy(
         classes = _num_classes(float_onnx, input_shape)
         if precision == "float32":
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
-        recurrent_layers.check(model)
         islands = mark(model)
         rectify_copies(model)
         quantised = _quantise(model, calibration, islands)

@@ -144,7 +144,7 @@ def _layer(editor: Editor, node: NodeProto, number: int, way: str, near: str) ->
         used = start is not None and start.any()
         names.append(name if used else "")
         starts += for_all_images(names[0], start[part, :1], name, editor.constant) if used else []
-    one = helper.make_node(node.op_type, names, [], name=near, direction=way)
+    one = helper.make_node(node.op_type, names, [], name=near, **({} if way == "forward" else {"direction": way}))
     for attribute in node.attribute:
         if attribute.name == "activations":
             each = len(attribute.strings) // (1 + _both(node))

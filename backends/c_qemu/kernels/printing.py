@@ -151,7 +151,9 @@ def _number(value: Field) -> str:
 
 
 def _array(name: str, values: Array) -> str:
-    c_type = {"int8": "int8_t", "int32": "int32_t", "int16": "int16_t", "uint16": "uint16_t", "float32": "float"}[values.dtype.name]
+    c_type = {"int8": "int8_t", "int32": "int32_t", "int16": "int16_t", "uint16": "uint16_t", "float32": "float"}[
+        values.dtype.name
+    ]
     if values.dtype == np.int8:  # gcc reads a string ten times faster than numbers
         escaped = [_ESCAPES[value & 0xFF] for value in values.tolist()]
         rows = ("".join(escaped[i : i + _ROW]) for i in range(0, len(escaped), _ROW))

@@ -15,7 +15,14 @@ _SUMS = ("gates", "fresh", "of_input", "of_state")
 
 
 def recurrent(
-    node: str, body: onnx.GraphProto, x: str, y: str, shape: Sequence[int], starts: Sequence[Array], way: int, variant: Variant
+    node: str,
+    body: onnx.GraphProto,
+    x: str,
+    y: str,
+    shape: Sequence[int],
+    starts: Sequence[Array],
+    way: int,
+    variant: Variant,
 ) -> Layer:
     """Return a recurrent layer.
 
