@@ -4,6 +4,7 @@ It runs in the bounded process alone, since what it reads may be anybody's.
 """
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.onnx_graph import worked_out
 from automcu_ray.deploy.own_names import take_over
 from automcu_ray.deploy.pixels import Pixels
+from automcu_ray.deploy.recurrent_layers import KINDS
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
 
 MAX_BYTES = 64_000_000
@@ -96,12 +98,13 @@ def _take_our_images(
     """Put in front what turns our images into the network's: its axes, its values of pixels."""
     kind = graph.input[0].type.tensor_type
     sizes = tuple(dim.dim_value for dim in kind.shape.dim)
-    channels, height, width = input_shape
-    first, last, flat = (channels, height, width), (height, width, channels), (channels * height * width,)
-    if kind.elem_type != TensorProto.FLOAT or not any(fits(sizes, wanted) for wanted in (first, last, flat)):
+    channels = input_shape[0]
+    turned = next((one for one in _forms(input_shape) if fits(sizes, one.sizes)), None)
+    if kind.elem_type != TensorProto.FLOAT or turned is None:
+        signals = "; without the axis of one, too" * (1 in input_shape)
         raise ToolchainError(
-            f"an input of float images (batch, {', '.join(map(str, first))}), channels last, or flat, is wanted, as "
-            f"the data are; found {sizes if sizes else 'another type'}."
+            f"an input of float images (batch, {', '.join(map(str, input_shape))}), channels last, or flat, is wanted, "
+            f"as the data are{signals}; found {sizes if sizes else 'another type'}."
         )
     before: list[onnx.NodeProto] = []
     if not pixels.ours:
@@ -114,12 +117,17 @@ def _take_our_images(
         before.append(helper.make_node("Conv", [INPUT, *weights], [f"{INPUT}_values"], name="pixels", group=channels))
         changes.append(f"a layer in front that turns pixels into {pixels}")
     source = before[-1].output[0] if before else INPUT
-    if fits(sizes, flat):
+    if turned.flat:
         before.append(helper.make_node("Flatten", [source], [f"{INPUT}_flat"], name="flat", axis=1))
         changes.append("a flat input: an image's values, channel after channel, row by row")
-    elif not fits(sizes, first):
+    if turned.gone is not None:
+        axes = f"{INPUT}_one"
+        graph.initializer.append(numpy_helper.from_array(np.array([turned.gone]), axes))
+        before.append(helper.make_node("Squeeze", [source, axes], [f"{INPUT}_signal"], name="signal"))
+        source = f"{INPUT}_signal"
+    if turned.perm:
         before.append(
-            helper.make_node("Transpose", [source], [f"{INPUT}_last"], name="channels_last", perm=[0, 2, 3, 1])
+            helper.make_node("Transpose", [source], [f"{INPUT}_last"], name="channels_last", perm=turned.perm)
         )
         changes.append("channels last: turned to channels first")
     if before:
@@ -129,6 +137,26 @@ def _take_our_images(
     _fix_batch(graph, sizes[0])
     del graph.input[:]
     graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [TRACED, *input_shape]))
+
+
+class _Form(NamedTuple):
+    """A form that a network may take our images in: its sizes, the axis of one that is left out, the order; or flat."""
+
+    sizes: tuple[int, ...]
+    gone: int | None = None
+    perm: tuple[int, ...] = ()
+    flat: bool = False
+
+
+def _forms(input_shape: tuple[int, int, int]) -> list[_Form]:
+    channels, height, width = input_shape
+    found = [_Form(input_shape), _Form((height, width, channels), perm=(0, 2, 3, 1))]
+    found.append(_Form((channels * height * width,), flat=True))
+    if height == 1:  # a signal
+        found += [_Form((channels, width), gone=2), _Form((width, channels), gone=2, perm=(0, 2, 1))]
+    if channels == 1:
+        found.append(_Form((height, width), gone=1))
+    return found
 
 
 def fits(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -154,6 +182,23 @@ def _fix_batch(graph: onnx.GraphProto, batch: int) -> None:
         if len(sizes) > 1 and sizes[0] == batch:
             name = tensor.name
             tensor.CopyFrom(numpy_helper.from_array(np.array([0, *sizes[1:]], np.int64), name))
+    if batch:
+        _fix_states(graph)
+
+
+def _fix_states(graph: onnx.GraphProto) -> None:
+    """Let recurrent layers begin with states for the images traced, where they were written for another number."""
+    made = {node.output[0]: node for node in graph.node if node.op_type in ("Constant", "Expand")}
+    written = {tensor.name: tensor for tensor in graph.initializer}
+    written |= {name: node.attribute[0].t for name, node in made.items() if node.op_type == "Constant"}
+    for node in [node for node in graph.node if node.op_type in KINDS]:
+        for name in node.input[5:7]:
+            repeated = name in made and made[name].op_type == "Expand"
+            tensor = written.get(made[name].input[0] if repeated else name)
+            state = None if tensor is None else numpy_helper.to_array(tensor)
+            if tensor is not None and state is not None and state.ndim == 3 and (state == state[:, :1]).all():
+                rows = state[:, :1].repeat(1 if repeated else TRACED, axis=1)
+                tensor.CopyFrom(numpy_helper.from_array(rows, tensor.name))
 
 
 def _give_logits(graph: onnx.GraphProto, num_classes: int) -> None:

@@ -38,18 +38,19 @@ def _reduce(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     axes = options.get("axes")
     if len(node.input) > 1:
         axes = editor.constants.get(node.input[1])
-    if axes is None or not len(shape) or not all(shape[1:]):
+    if axes is None or shape.count(0) != 1:
         return None
+    images = shape.index(0)  # behind the steps of a recurrent layer, else first
     reduced = sorted({int(axis) % len(shape) for axis in axes})
-    kept = [axis for axis in range(1, len(shape)) if axis not in reduced]
-    if not reduced or 0 in reduced:
-        return None
+    kept = [axis for axis in range(len(shape)) if axis not in (images, *reduced)]
     kind, keeps = node.op_type, bool(options.get("keepdims", 1))
+    if not reduced or images in reduced or (images and (keeps or reduced[:images] != list(range(images)))):
+        return None
     chain, count = Chain(editor, node, node.input[0]), prod(shape[axis] for axis in reduced)
     planes = len(shape) == 4 and reduced == [2, 3]
     if not planes:
-        if [*kept, *reduced] != list(range(1, len(shape))):
-            chain.then("Transpose", perm=[0, *kept, *reduced])
+        if [images, *kept, *reduced] != list(range(len(shape))):
+            chain.then("Transpose", perm=[images, *kept, *reduced])
         chain.reshaped(prod(shape[axis] for axis in kept), count, 1)
     if kind == "ReduceMax":
         chain.then("MaxPool", kernel_shape=list(shape[2:]) if planes else [count, 1])
@@ -57,7 +58,8 @@ def _reduce(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
         chain.then("GlobalAveragePool")
     if kind == "ReduceSum":
         chain.then("Mul", np.array(count, np.float32))
-    left = [1 if axis in reduced else shape[axis] for axis in range(1, len(shape)) if keeps or axis not in reduced]
+    every = [axis for axis in range(len(shape)) if axis != images and (keeps or axis not in reduced)]
+    left = [1 if axis in reduced else shape[axis] for axis in every]
     if planes and not keeps:
         chain.then("Flatten", axis=1)
     elif not planes:

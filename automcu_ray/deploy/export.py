@@ -25,6 +25,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.core.learning import Learning
+from automcu_ray.deploy import recurrent_layers, recurrent_steps
 from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.equivalents import use_equivalents
 from automcu_ray.deploy.exact_products import exact_level
@@ -49,6 +50,7 @@ from automcu_ray.signals.front_end import FrontEnd
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 _OF_SHAPES = frozenset(("Shape", "ConstantOfShape", "Range"))  # constant, since sizes are
+_FOLDED = _OF_SHAPES.union(recurrent_layers.KINDS)  # and what a recurrent layer begins with
 BATCH = 256
 IMAGE_S = 0.5  # of CPU time for a foreign network: 850 million products took 0.07 s at int8
 SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
@@ -196,9 +198,12 @@ def deploy_traced(
 def _deploy(
     model: onnx.ModelProto, input_shape: tuple[int, int, int], precision: Precision, calibration: npt.NDArray[np.uint8]
 ) -> DeployedNetwork:
-    if any(node.op_type in _OF_SHAPES for node in model.graph.node):
+    if any(node.op_type in _FOLDED for node in model.graph.node):
         model = worked_out(model)
     free_batch(model, TRACED)
+    if precision == "int8":
+        recurrent_layers.check(model)
+    recurrent_layers.use_one_form(model)
     use_equivalents(model)
     float_onnx = bytes(model.SerializeToString())
     with _quiet():
@@ -242,12 +247,17 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
     one), so that the input has the range of a pixel whatever the sample holds. What is left in float, the islands,
     becomes tables.
     """
+    recurrent = recurrent_steps.prepare(model)
     float_onnx = model.SerializeToString()
     pinned = calibration.copy()
     window = leading_window(model)
     pinned[0, 0, :window, :window] = 0
     corner = -1 if window == 1 else 0  # pools may pass over the last row and column
     pinned[-1, -1, corner, corner] = 255
+    images = normalize(pinned)
+    batches = [images[start : start + _batch(float_onnx)] for start in range(0, len(images), _batch(float_onnx))]
+    if recurrent:
+        recurrent = recurrent_steps.measured(model, recurrent, batches)
     with tempfile.TemporaryDirectory(prefix="automcu-quantise-") as folder:
         source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
         source.write_bytes(float_onnx)
@@ -255,18 +265,19 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
             quantize_static(
                 source,
                 result,
-                _Calibration(normalize(pinned), _batch(float_onnx)),
+                _Calibration(batches),
                 quant_format=QuantFormat.QOperator,  # QDQ models are run in float by the C generator
                 per_channel=True,
                 activation_type=QuantType.QInt8,
                 weight_type=QuantType.QInt8,
-                nodes_to_exclude=excluded(model, islands),
+                nodes_to_exclude=excluded(model, islands) + recurrent_steps.excluded(recurrent, model),
                 extra_options={"MinimumRealRange": SMALLEST_RANGE},
             )
         except Exception as error:  # onnxruntime's errors share no base class
             raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
         quantised = onnx.load(result)
     tabulate(quantised, islands)
+    recurrent_steps.put_steps(quantised, recurrent)
     quantise_before_pools(quantised)
     return quantised
 
@@ -274,8 +285,8 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
 class _Calibration(CalibrationDataReader):  # type: ignore[misc]
     """Hands out the calibration images in a few large batches: one at a time costs three times the CPU."""
 
-    def __init__(self, inputs: npt.NDArray[np.float32], size: int) -> None:
-        self.batches = iter([{INPUT: inputs[i : i + size]} for i in range(0, len(inputs), size)])
+    def __init__(self, batches: Sequence[npt.NDArray[np.float32]]) -> None:
+        self.batches = iter([{INPUT: batch} for batch in batches])
 
     def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
         return next(self.batches, None)

@@ -79,8 +79,8 @@ def cut(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     by = [1] * len(starts) if steps is None else steps.tolist()
     chain = Chain(editor, node, node.input[0])
     for axis, start, end, step in zip(along, starts.tolist(), ends.tolist(), by, strict=True):
-        if axis == 0 or not shape[axis]:
-            return None
+        if not shape[axis]:
+            return None  # along the images
         places = np.arange(shape[axis])[slice(start, end if step > 0 or end >= -shape[axis] else None, step)]
         if not len(places):
             return None
@@ -94,8 +94,9 @@ def taken(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     places, shape = editor.constants.get(node.input[1]), editor.shapes.get(node.output[0], ())
     if places is None or places.ndim or node.input[0] in editor.constants or not all(shape[1:]):
         return None
-    chain = Chain(editor, node, node.input[0]).then("Gather", places.reshape(1), axis=options_of(node).get("axis", 0))
-    return chain.reshaped(*shape[1:]).done()
+    axis = options_of(node).get("axis", 0)
+    chain = Chain(editor, node, node.input[0]).then("Gather", places.reshape(1), axis=axis)
+    return chain.then("Squeeze", np.array([axis], np.int64)).done()
 
 
 def repeated(editor: Editor, node: NodeProto) -> list[NodeProto] | None:

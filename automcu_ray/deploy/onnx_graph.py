@@ -2,11 +2,13 @@
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
@@ -205,10 +207,25 @@ def with_batch_one(model: bytes) -> onnx.ModelProto:
     entry = graph.input[0].type.tensor_type
     images = np.zeros([dim.dim_value for dim in entry.shape.dim], helper.tensor_dtype_to_np_dtype(entry.elem_type))
     arrays = session.run(names, {graph.input[0].name: images}) if names else []
+    _fix_sizes(graph, dict(zip(names, arrays, strict=True)))
+    made = {name for node in graph.node for name in node.output}
     for name, array in zip(names, arrays, strict=True):
+        if name not in made:
+            continue
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         graph.value_info.append(helper.make_tensor_value_info(name, kind, array.shape))
     return fixed
+
+
+def _fix_sizes(graph: onnx.GraphProto, values: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Make constants of what depends on sizes alone: they are known."""
+    fixed = {tensor.name for tensor in graph.initializer} | {""}
+    for node in list(graph.node):
+        if node.op_type == "Shape" or fixed.issuperset(node.input):
+            for name in node.output:
+                graph.initializer.append(numpy_helper.from_array(values[name], name))
+            fixed.update(node.output)
+            graph.node.remove(node)
 
 
 def worked_out(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -10,7 +10,8 @@ from automcu_ray.core.errors import ToolchainError
 
 Shapes = Mapping[str, tuple[int, ...]]
 
-PRODUCTS = ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul")
+RECURRENT = ("GRU", "LSTM", "RNN")
+PRODUCTS = ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul", *RECURRENT)
 _WINDOWS = {"AveragePool": "kernel_shape", "MaxPool": "kernel_shape", "LRN": "size"}
 # Operations for each value that goes in or comes out: 1 for what moves or compares, more for series of steps.
 _BY_VALUE = {
@@ -55,6 +56,8 @@ def macs(node: onnx.NodeProto, shapes: Shapes) -> int:
         return 0
     if node.op_type == "Einsum":
         return _einsum(node, shapes)
+    if node.op_type in RECURRENT:  # steps and images of its data, all weights of both kinds
+        return math.prod(shapes[node.input[0]][:2]) * sum(math.prod(shapes[name]) for name in node.input[1:3])
     result, left, operand = shapes[node.output[0]], shapes[node.input[0]], shapes[node.input[1]]
     if node.op_type == "Conv":
         return math.prod((*result, *operand[1:]))

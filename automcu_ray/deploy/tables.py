@@ -123,7 +123,7 @@ def tabulate(model: onnx.ModelProto, islands: Sequence[Island]) -> None:
             graph.node.insert(at, node)
         graph.node.remove(copy)
         graph.node.remove(exit_)
-    _drop_unread(graph)
+    drop_unread(graph)
 
 
 def _close(graph: onnx.GraphProto, node: NodeProto, inside: set[str]) -> tuple[str, str]:
@@ -213,7 +213,7 @@ def _filled(
     return table
 
 
-def _drop_unread(graph: onnx.GraphProto) -> None:
+def drop_unread(graph: onnx.GraphProto) -> None:
     """Remove what nobody reads."""
     read = {value.name for value in graph.output}
     for node in reversed(list(graph.node)):

@@ -24,7 +24,7 @@ MAX_TENSOR = 1 << 22  # values of one intermediate tensor, for the images traced
 MAX_VALUES = 1 << 25  # of all intermediate tensors together
 MAX_OPERATIONS = 1_000_000_000  # per image; an STM32H7 would take several seconds
 _TRAINING_TOO = OPERATORS | {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-_ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "TENSOR", "FLOATS", "INTS"})
+_ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "STRINGS", "TENSOR", "FLOATS", "INTS"})
 _TYPES = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
 _FEW_VALUES = 64  # constants in the code up to this size are structure: shapes, a scale, a dropout's rate
 

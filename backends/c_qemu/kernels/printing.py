@@ -25,9 +25,14 @@ _FILES = {
     "convolve_narrow": ("layers.h", "VARIANT", "PRODUCTS", "narrow.c"),
     "convolve": ("layers.h", "VARIANT", "WINDOWS", "convolution.c"),
     "convolve_depthwise": ("layers.h", "VARIANT", "depthwise.c"),
+    **dict.fromkeys(
+        ("recur_gru_after", "recur_gru_before", "recur_lstm", "recur_plain"),
+        ("layers.h", "VARIANT", "PRODUCTS", "recurrent.c"),
+    ),
     "connect": ("layers.h", "VARIANT", "PRODUCTS", "linear.c"),
 }
 _TURNS = ("convolve", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
+_FOR_ALL = ("sigmoid", "tanh")  # tables that are the same in all layers
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
 _ROW = 30  # bytes a source line
 
@@ -117,7 +122,8 @@ def _struct(
     texts, values = [], {}
     for key, value in fields.items():
         if isinstance(value, np.ndarray):
-            told = (f"{layer.node} {value.dtype}", value.tobytes())
+            owner = "" if key in _FOR_ALL else layer.node
+            told = (f"{owner} {value.dtype}", value.tobytes())
             if told not in known:
                 known[told] = f"{name}_{key}"
                 texts.append(_array(known[told], value))
@@ -145,7 +151,9 @@ def _number(value: Field) -> str:
 
 
 def _array(name: str, values: Array) -> str:
-    c_type = {"int8": "int8_t", "int32": "int32_t", "uint16": "uint16_t", "float32": "float"}[values.dtype.name]
+    c_type = {"int8": "int8_t", "int32": "int32_t", "int16": "int16_t", "uint16": "uint16_t", "float32": "float"}[
+        values.dtype.name
+    ]
     if values.dtype == np.int8:  # gcc reads a string ten times faster than numbers
         escaped = [_ESCAPES[value & 0xFF] for value in values.tolist()]
         rows = ("".join(escaped[i : i + _ROW]) for i in range(0, len(escaped), _ROW))

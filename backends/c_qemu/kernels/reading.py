@@ -10,6 +10,7 @@ from onnx import helper, numpy_helper
 from automcu_ray.core.errors import ToolchainError
 from backends.c_qemu.kernels import moving, pointwise
 from backends.c_qemu.kernels.layer import Array, Layer, Variant
+from backends.c_qemu.kernels.recurrent import recurrent
 from backends.c_qemu.kernels.weighted import Quantised, Window, convolution, linear, quantised
 from backends.c_qemu.patches import original
 
@@ -78,8 +79,11 @@ def read(model: onnx.ModelProto, variant: Variant) -> tuple[list[Layer], dict[st
     values = [*graph.input, *graph.output, *graph.value_info]
     shapes: dict[str, Shape] = {}
     indices = {proto.output[0]: proto.input[0] for proto in graph.node if proto.op_type == "Cast"}  # of tables
+    read_anywhere = {name for proto in graph.node for name in proto.input} | {graph.output[0].name}
     for value in values:
         kind = value.type.tensor_type
+        if value.name not in read_anywhere:
+            continue
         if kind.elem_type != onnx.TensorProto.INT8 and value.name not in indices:
             raise ToolchainError("all tensors of an int8 network should be int8, found another type between operators.")
         shapes[value.name] = tuple(dim.dim_value for dim in kind.shape.dim)
@@ -266,7 +270,21 @@ def _split(node: Node, variant: Variant) -> list[Layer]:
 
 def _transpose(node: Node, variant: Variant) -> list[Layer]:
     order = node.ints("perm", list(range(len(node.shape())))[::-1])
+    moved = [axis for axis in order if node.shape()[axis] != 1]
+    if moved == sorted(moved):
+        return _reshape(node, variant)
     return [moving.transpose(node.name, node.inputs[0], node.output, node.shape(), order)]
+
+
+def _scan(node: Node, variant: Variant) -> list[Layer]:
+    """A recurrent layer; the one result that is read has 8 bits."""
+    starts = [node.constant(at) for at in range(len(node.inputs) - 1)]
+    way = node.attributes.get("scan_input_directions", [0])[0]
+    read = [name for name in node.proto.output if name in node.shapes]
+    if len(read) != 1 or not starts:
+        raise node.error("one result that is read")
+    body = node.attributes["body"]
+    return [recurrent(node.name, body, node.inputs[-1], read[0], node.shape(-1), starts, way, variant)]
 
 
 def _resize(node: Node, variant: Variant) -> list[Layer]:
@@ -294,5 +312,6 @@ _READERS: dict[str, Callable[[Node, Variant], list[Layer]]] = {
     "Gather": _gather,
     "Cast": lambda node, variant: [],
     "Transpose": _transpose,
+    "Scan": _scan,
     "Resize": _resize,
 }

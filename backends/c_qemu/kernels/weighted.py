@@ -141,7 +141,7 @@ def _depthwise(window: Window, quantised: Quantised, variant: Variant, strip: in
 def _narrow(window: Window, quantised: Quantised, variant: Variant) -> dict[str, Field]:
     channels = window.written[0] // window.groups
     flat = quantised.weights.reshape(window.groups, channels, -1)
-    groups = [_rows(group, variant) for group in flat]
+    groups = [packed_rows(group, variant) for group in flat]
     return {
         "weights": np.concatenate(groups),
         "biases": quantised.folded.astype(np.int32),
@@ -152,7 +152,7 @@ def _narrow(window: Window, quantised: Quantised, variant: Variant) -> dict[str,
     }
 
 
-def _rows(weights: Array, variant: Variant) -> Array:
+def packed_rows(weights: Array, variant: Variant) -> Array:
     """Return a matrix (outputs, inputs) as `dot_products` reads it, flat."""
     if variant != "dsp":
         return weights.reshape(-1)
@@ -238,7 +238,7 @@ def linear(node: str, x: str, y: str, rows: int, quantised: Quantised, variant: 
     weights = quantised.weights.reshape(len(quantised.weights), -1)
     outputs, inputs = weights.shape
     fields: dict[str, Field] = {
-        "weights": _rows(weights, variant),
+        "weights": packed_rows(weights, variant),
         "biases": quantised.folded.astype(np.int32),
         "scales": quantised.scales,
         "rows": rows,

@@ -139,3 +139,31 @@ def test_pixels_that_mean_nothing_are_refused(text: str) -> None:
         parse(text)
     with pytest.raises(ConfigError, match="one for each of 3 channels"):
         parse("0.5,0.5/1").affine(3)
+
+
+class Recurrent(nn.Module):
+    """Of a signal without the axis of one, steps before channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.LSTM(6, 5, batch_first=True, bidirectional=True), nn.Linear(10, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.layer(x)[1][0].transpose(0, 1).flatten(1))
+        return logits
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_signal_needs_no_axis_of_one(batch: int) -> None:
+    torch.manual_seed(0)
+    network, buffer = Recurrent().eval(), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, (torch.zeros(batch, 9, 6),), buffer, dynamo=False, opset_version=17)  # type: ignore[arg-type]
+    adopted, changes = adopt(buffer.getvalue(), (6, 1, 9), CLASSES, KNOWN["symmetric"])
+    images = np.random.default_rng(1).integers(0, 256, (8, 6, 1, 9), dtype=np.uint8)
+    found = foreign.deploy(adopted, (6, 1, 9), precision="float32", calibration=images).run(images)
+    values = torch.from_numpy((images[:, :, 0].astype(np.float32) - 128) / 128).transpose(1, 2)
+    with torch.no_grad():
+        assert np.abs(found - network(values).numpy()).max() < 1e-5
+    assert changes == ["channels last: turned to channels first"]

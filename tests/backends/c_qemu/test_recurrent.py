@@ -1,0 +1,101 @@
+"""Recurrent networks at int8 are near the float ones, and their C gives onnxruntime's bits."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from numpy.typing import NDArray
+from onnx import helper
+
+from automcu_ray.deploy.export import DeployedNetwork, deploy, deploy_traced, normalize
+from automcu_ray.deploy.tracing import trace
+from automcu_ray.problem.target import Constraints, Core
+from backends.boards.qemu import QemuBoard
+from backends.c_qemu.backend import CQemuBackend
+from backends.c_qemu.cgen import generate
+from backends.c_qemu.form import Form
+from tests.backends.conftest import read_target
+from tests.backends.host import run_on_host, run_sanitised
+from tests.backends.recurrent_networks import NETWORKS, SHAPE
+
+CORES: tuple[Core | None, ...] = (None, "cortex-m4f", "cortex-m55d")
+
+
+def signals(count: int) -> NDArray[np.uint8]:
+    """Noise that wanders: what is read last depends on what was read long before."""
+    steps = np.random.default_rng(0).normal(0, 30, (count, *SHAPE)).cumsum(axis=3) + 128
+    return steps.clip(0, 255).astype(np.uint8)
+
+
+def reset_first(network: torch.nn.Module) -> DeployedNetwork:
+    """A network whose GRU multiplies its reset gate with the state, as other frameworks have it."""
+    model = onnx.load_from_string(trace(network, SHAPE))
+    for node in model.graph.node:
+        for attribute in [one for one in node.attribute if one.name == "linear_before_reset"]:
+            attribute.i = 0
+    return deploy_traced(model.SerializeToString(), SHAPE, precision="int8", calibration=signals(64))
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, "GRU, reset first"])
+def test_it_is_near_the_float_network_and_bit_equal_in_c(name: str, host_gcc: None, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    batch = signals(64)
+    if name in NETWORKS:
+        network = NETWORKS[name]().eval()
+        made = deploy(network, SHAPE, precision="int8", calibration=batch)
+        with torch.no_grad():
+            wanted = network(torch.from_numpy(normalize(batch))).numpy()
+    else:
+        made = reset_first(NETWORKS["GRU"]())
+        wanted = made.as_float.run(batch)
+    found = made.run(batch)
+    core = CORES[len(name) % 3]
+    assert np.array_equal(run_sanitised(generate(made, core).source, made, batch, tmp_path), found)
+    assert len(np.unique(found, axis=0)) > 50
+    real = (found.astype(np.float32) - (made.output_zero_point or 0)) * (made.output_scale or 0)
+    assert np.abs(real - wanted).mean() < 0.03 * wanted.std()
+
+
+def test_a_board_gives_the_bits_of_onnxruntime_with_weights_once(qemu: None, tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    made = deploy(NETWORKS["GRU, both ways, two layers"](), SHAPE, precision="int8", calibration=signals(64))
+    target, batch = read_target("stm32f405"), signals(64)
+    firmware = CQemuBackend().build(made, target, Constraints(), tmp_path)
+    run = QemuBoard().run(
+        firmware.board_elf, target, made.encode(batch), output_dtype=np.int8, output_count=made.num_classes
+    )
+    assert np.array_equal(run.outputs, made.run(batch))
+
+
+def test_weights_and_tables_are_there_once_however_many_steps_and_layers_there_are() -> None:
+    def arrays(steps: int) -> list[tuple[str, str]]:
+        batch = signals(8)[..., np.arange(steps) % 12]
+        torch.manual_seed(2)
+        network = NETWORKS["LSTM, two layers, its state"]()
+        source = generate(deploy(network, (6, 1, steps), precision="int8", calibration=batch)).source
+        return re.findall(r"static const (int\w+) \w+\[(\d+)\]", source)
+
+    assert arrays(12) == arrays(60)
+    assert arrays(12).count(("int16_t", "256")) == 2
+    assert arrays(12).count(("int8_t", str(4 * 8 * (8 + 6)))) == 1
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_small_code_gives_the_same_bits(core: Core | None, host_gcc: None, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    made = deploy(NETWORKS["LSTM, two layers, its state"](), SHAPE, precision="int8", calibration=signals(32))
+    options = () if core else ("-DNET_INTEGER_ROUNDING",)
+    found = run_on_host(made, signals(32), tmp_path, core, *options, form=Form(small=True))
+    assert np.array_equal(found, made.run(signals(32)))
+
+
+def test_float32_is_there_as_well(host_gcc: None, tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    network = NETWORKS["GRU with a start"]().eval()
+    made = deploy(network, SHAPE, precision="float32", calibration=signals(8))
+    with torch.no_grad():
+        wanted = network(torch.from_numpy(normalize(signals(8)))).numpy()
+    assert np.abs(run_on_host(made, signals(8), tmp_path) - wanted).max() < 1e-5
