@@ -40,7 +40,8 @@ _BODIES = {
     "locks_on_it": "for f in files: attempt('lock', lambda: fcntl.fcntl(f, 6, bytes(32))); attempt('flock', lambda: fcntl.flock(f, 1))",
     "an_offset_that_stays": "for f in files:\n        if os.lseek(f, 0, 1) != 0: found.append('offset')\n        os.lseek(f, 77, 0)",
     "a_time_that_stays": "for f in files:\n        if time.time() - os.fstat(f).st_mtime > 600: found.append('old')",
-    "installed_data_sets": "import importlib\n    for m in ('sklearn.datasets', 'trainables.datasets.digits', 'torchvision.datasets'): attempt(m, lambda: importlib.import_module(m))",
+    "installed_data_sets": "import importlib\n    for m in ('sklearn.datasets', 'torchvision.datasets'): attempt(m, lambda: importlib.import_module(m))"
+    "\n    attempt('digits', lambda: importlib.import_module('trainables.datasets.digits').digits())",
     "objects_left_in_memory": "if any(type(o).__name__ == 'Split' for o in gc.get_objects()): found.append('split')",
     "memory_of_the_server": "attempt('mem', lambda: read('/proc/1/mem'))",
 }
