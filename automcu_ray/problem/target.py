@@ -38,18 +38,26 @@ class Write(FrozenModel):
     value: int = Field(ge=0, lt=1 << 32)
 
 
+class Wait(FrozenModel):
+    """A register of 32 bits that is read until all bits of `until` are set in it."""
+
+    address: int = Field(ge=0, lt=1 << 32, multiple_of=4)
+    until: int = Field(gt=0, lt=1 << 32)
+
+
 class Uart(FrozenModel):
     """A serial port that the firmware can drive; `none` means a firmware without one.
 
-    `setup` is what the firmware writes before it speaks: clock gates and pins. `clock_hz` is the clock that the port
+    `setup` is what the firmware writes before it speaks: clock gates and pins; a wait is for what takes its time, such
+    as a crystal. `clock_hz` is the clock that the port
     and the core have as the chip leaves reset, of which the baud rate is made: the firmware starts no PLL. Without it
     the baud rate is what `setup` makes it; an emulated port needs neither. `wiring` tells a user where its pins are.
     """
 
-    kind: Literal["stm32_v1", "stm32_v2", "cmsdk", "nrf51", "none"] = "none"
+    kind: Literal["stm32_v1", "stm32_v2", "cmsdk", "nrf51", "pl011", "none"] = "none"
     base: int = Field(default=0, ge=0, lt=1 << 32)
     clock_hz: int | None = Field(default=None, gt=0, lt=1 << 32)
-    setup: tuple[Write, ...] = Field(default=(), max_length=32)
+    setup: tuple[Write | Wait, ...] = Field(default=(), max_length=32)
     wiring: str = Field(default="", pattern=r"^[A-Za-z0-9 .,;:()/-]{0,160}$")
     source: str = ""
 

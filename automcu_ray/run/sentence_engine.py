@@ -89,8 +89,8 @@ def read_sentence(engine: Engine, sentence: str, given: Mapping[str, str | None]
         return Reading(alone, f"engine {engine.name} is of no use here ({broken}): read by the grammar alone")
     both = understand(sentence, given, heard)
     questions = {**both.questions, **{key: said for key, said in unread.items() if key not in both.questions}}
-    shown = set(" ".join(one.shown for one in heard.values()).split())
-    passed = [word for word in both.passed_over if word not in shown]
+    quoted = [one.shown.rpartition(",")[0].lower() for one in heard.values()]
+    passed = [word for word in both.passed_over if not any(word in quote or quote in word for quote in quoted)]
     tokens = f"{reply.prompt_tokens + reply.completion_tokens} tokens"
     said = f"read by the grammar, and by engine {engine.name} ({reply.model or engine.model}, {tokens})"
     return Reading(Understood(both.wish, questions, passed), said)

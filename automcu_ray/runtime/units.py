@@ -1,4 +1,8 @@
-"""Amounts as people write them: bytes with KB of 1024, seconds, shares."""
+"""Amounts as people write them: bytes with KB of 1024, seconds, shares.
+
+A units library (pint 0.25) knows neither KB nor Ko nor Minuten, reads `20 ms` as millisiemens where case is not to
+count, and takes a third of a second to load: these words would have to be told to it all the same.
+"""
 
 import re
 

@@ -1,6 +1,6 @@
 """How GCC is called: for each core, for each file, for the link."""
 
-from automcu_ray.problem.target import Core, Uart
+from automcu_ray.problem.target import Core, Uart, Wait
 
 BAUD = 115_200
 
@@ -28,8 +28,12 @@ def uart_flags(uart: Uart, baud: int = BAUD) -> list[str]:
     """Return the macros that the driver of a serial port wants: where it is, and what it needs on silicon."""
     flags = [f"-DUART_BASE={uart.base:#x}u"]
     if uart.setup:
-        writes = (f"{{{write.address:#x}u,{write.value:#x}u}}" for write in uart.setup)
-        flags.append(f"-DUART_SETUP={','.join(writes)}")
+        steps = [
+            (step.address | 1, step.until) if isinstance(step, Wait) else (step.address, step.value)
+            for step in uart.setup
+        ]
+        flags.append(f"-DUART_SETUP={','.join(f'{{{address:#x}u,{value:#x}u}}' for address, value in steps)}")
+        flags += ["-DUART_WAITS"] if any(address & 1 for address, _ in steps) else []
     if uart.clock_hz is not None:
         flags += [f"-DUART_CLOCK_HZ={uart.clock_hz}u", f"-DUART_BAUD={baud}u"]
     return flags

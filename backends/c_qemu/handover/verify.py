@@ -34,7 +34,7 @@ HOST_FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-
 _FLAG = re.compile(
     r"-(m(cpu|float-abi|fpu)=[a-z0-9+-]+|mthumb|std=gnu11|O[0-3s]|f(function|data)-sections|Wall|Wextra|nostartfiles"
     r"|-specs=(nano|nosys)\.specs|Wl,--gc-sections,--print-memory-usage|Wl,--noinhibit-exec|D(STREAM|GUARD_BYTES=\d+u"
-    r"|UART_(BASE=0x[0-9a-f]+u|SETUP={0x[0-9a-f]+u,0x[0-9a-f]+u}(,{0x[0-9a-f]+u,0x[0-9a-f]+u})*|(CLOCK_HZ|BAUD)=\d+u)))"
+    r"|UART_(BASE=0x[0-9a-f]+u|SETUP={0x[0-9a-f]+u,0x[0-9a-f]+u}(,{0x[0-9a-f]+u,0x[0-9a-f]+u})*|WAITS|(CLOCK_HZ|BAUD)=\d+u)))"
 )
 _WORD = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
 _REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s", re.MULTILINE)

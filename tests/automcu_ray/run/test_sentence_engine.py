@@ -164,6 +164,7 @@ def test_what_both_read_is_a_configuration_and_is_shown(capsys: pytest.CaptureFi
     config = compose(found.choices, found.settings)
     assert (config.task, config.target.name, config.constraints.ram_kb) == ("digits", "stm32f405", 24)
     shown = capsys.readouterr().out
+    assert "passed over: 内存" in shown, "of what it reads it says nothing more"
     assert shown.index("read by the grammar, and by engine scripted") < shown.index("understood: task: digits")
     with pytest.raises(ConfigError, match="leaves open: what should be told apart"):
         asked_for("on stm32f405", {}, Console(quiet=True), lambda text, given: read_sentence(Scripted(), text, given))
