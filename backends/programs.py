@@ -62,11 +62,18 @@ def run_confined(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Complet
 
 
 def run_program(
-    argv: Sequence[str], *, timeout_s: float, cwd: Path, disk_bytes: int = DISK_BYTES, alone: bool = False
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: Path,
+    disk_bytes: int = DISK_BYTES,
+    alone: bool = False,
+    readable: Iterable[Path] = (),
 ) -> Completed:
     """Return the finished process, whatever its exit status; command and output go to `<cwd>/commands.log`.
 
-    Temporary files of the program lie in `cwd`, too, so that they count and go with it. `alone` as in `run_confined`.
+    Temporary files of the program lie in `cwd`, too, so that they count and go with it. `alone` as in `run_confined`;
+    then it reads the folders of `readable` beside its own.
 
     Raises:
         ToolMissingError: the program is not on PATH.
@@ -76,7 +83,7 @@ def run_program(
     require(argv[0])
     folder = cwd.resolve()
     settings = environment(folder) if alone else {**os.environ, "TMPDIR": str(folder)}
-    command = confined(argv, folder=folder) if alone else argv
+    command = confined(argv, folder=folder, readable=readable) if alone else argv
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
             _bounded(command, disk_bytes),

@@ -75,7 +75,7 @@ def examine(
             with pool.lease(LEASE_S) as entry:
                 board = make(entry, task.feasibility.run_seconds)
                 record = recorder(entry, pool.folder / "instruments")
-                examination = Examination(task, workload, board, record)
+                examination = Examination(task, workload, board, record, entry)
                 try:
                     found = examination.observe(number, artifact, workdir / f"build_{tried}")
                     pool.works(entry.id)
@@ -83,9 +83,9 @@ def examine(
                 except InstrumentError as error:
                     pool.failed(entry.id, str(error))
                 except (BoardError, OSError) as error:
-                    trouble = trouble_of(board, task.target)
+                    trouble = _trouble(examination, error)
                     if trouble and pool.last_chance(entry.id):
-                        trouble = power.cycle(entry) or trouble_of(board, task.target)
+                        trouble = power.cycle(entry) or _trouble(examination, error)
                     if trouble:
                         pool.failed(entry.id, f"{error} ({trouble})")
                         continue
@@ -96,6 +96,13 @@ def examine(
             trouble = str(error)
             break
     return Observation(attempt=number, infrastructure=trouble or "the boards broke again and again")
+
+
+def _trouble(examination: Examination, error: Exception) -> str:
+    """Return what is wrong with a board; where its firmware is the vendor's, which no probe replaces, any error is."""
+    if not examination.rig.talks:
+        return str(error)
+    return trouble_of(examination.board, examination.task.target, examination.rig)
 
 
 def blamed(examination: Examination, number: int, error: str) -> Observation:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from automcu_ray.commands.finding import MAX_CHARS, Finding, broken, check
 from automcu_ray.core.confinement import obstacle
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
@@ -24,34 +25,6 @@ from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import CONFIGS, JailConfig, compose, load, merge, names, parse_setting, read_yaml
 
 ENGINE_PACKAGES = {"openai": "openai", "hf_local": "transformers", "vllm": "vllm"}
-MAX_CHARS = 300
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that a run may need: usable, or what it `needs`; `does` says what it measures or is for."""
-
-    kind: str
-    name: str
-    usable: bool
-    version: str = ""
-    does: str = ""
-    needs: str = ""
-
-
-def check(kind: str, name: str, look: Callable[[], Finding]) -> Finding:
-    """Return what `look` finds; whatever breaks there, in a plugin that nobody here wrote, is the finding."""
-    try:
-        return look()
-    except Exception as error:
-        return _broken(kind, name, error)
-
-
-def _broken(kind: str, name: str, error: Exception) -> Finding:
-    text = " ".join(str(error).split()) or "no reason given"
-    known = type(error).__module__.startswith("automcu_ray")
-    needs = text if known else f"it is broken: {type(error).__name__}: {text}"
-    return Finding(kind, name, usable=False, needs=needs[:MAX_CHARS])
 
 
 @dataclass(frozen=True)
@@ -109,6 +82,18 @@ def _board(name: str) -> Finding:
         needs = f"{', '.join(absent)}: apt install {apt_packages(absent)}"
         return Finding("board", name, usable=False, does=does, needs=needs)
     return Finding("board", name, usable=True, version=board.version(), does=does)
+
+
+def _rig(name: str) -> Finding:
+    from automcu_ray.run.run_arena import tasks_of_rig
+    from backends.arena.rigs import rig_of
+
+    tasks = tasks_of_rig(name)
+    absent, does = (
+        rig_of(tasks[0]).lacking(),
+        f"builds firmware of arena tasks {', '.join(task.name for task in tasks)}",
+    )
+    return Finding("rig", name, usable=not absent, does=does, needs="; ".join(absent))
 
 
 def _engine(settings: Settings, name: str) -> Finding:
@@ -176,8 +161,9 @@ def _default_run(name: str) -> Finding:
 
 
 def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
-    """Yield a finding for each backend, board, instrument, port, engine and searcher, both sandboxes, and a run."""
+    """Yield a finding for each backend, board, rig, instrument, port, engine, searcher, both sandboxes, and a run."""
     from backends import BACKENDS
+    from backends.arena.rigs import RIGS
     from backends.boards import BOARDS
     from backends.instruments import INSTRUMENTS
     from searchers import SEARCHERS
@@ -187,6 +173,7 @@ def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
     looks: list[tuple[str, Iterable[str], Callable[[str], Finding]]] = [
         ("backend", BACKENDS, partial(_backend, settings)),
         ("board", BOARDS, _board),
+        ("rig", RIGS, _rig),
         ("instrument", INSTRUMENTS, partial(_described, "instrument", INSTRUMENTS)),
         ("port", _ports(), _port),
         ("engine", ENGINES, partial(_engine, settings)),
@@ -203,7 +190,7 @@ def find_all(settings: Settings = Settings({})) -> Iterator[Finding]:
 
 def find_targets() -> tuple[list[dict[str, Any]], list[Finding]]:
     """Return each target's name, core, main RAM and Flash in KB, mark and emulator; and findings for broken files."""
-    found, broken = [], []
+    found, bad = [], []
     for name in names("target"):
         try:
             target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / f"{name}.yaml"))
@@ -213,8 +200,8 @@ def find_targets() -> tuple[list[dict[str, Any]], list[Finding]]:
             sizes = {"ram_kb": target.main_ram.size_kb, "flash_kb": target.flash.size_kb}
             found.append({"name": name, "core": target.core, **sizes, "mark": target.mark, **machine})
         except Exception as error:  # a file that somebody is writing hides no other
-            broken.append(_broken("target", name, error))
-    return found, broken
+            bad.append(broken("target", name, error))
+    return found, bad
 
 
 def machine_facts() -> dict[str, str]:
@@ -278,9 +265,9 @@ def doctor(
     ] = None,
 ) -> None:
     """Say what this machine can run. Exit status: 0 if a run without any flag can work, 1 if not."""
-    targets, broken = find_targets()
+    targets, bad = find_targets()
     given = Settings.parse(settings or ())
-    findings = [*find_all(given), *broken]
+    findings = [*find_all(given), *bad]
     given.check_taken()
     if as_json:
         found = {"machine": machine_facts(), "findings": [asdict(one) for one in findings], "targets": targets}

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from automcu_ray.core.models import FiniteModel
+from automcu_ray.core.models import FiniteModel, FrozenModel
 from automcu_ray.core.training_recipe import Positive, Protocol
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints, McuTarget
@@ -17,10 +17,31 @@ MEANINGS: dict[Objective, str] = {
     "instructions": "instructions of one inference, the largest over all inputs",
     "ram_bytes": "bytes of RAM that the artifact can reach: data, stack, input and output buffers",
     "error": "share of held-out images that are answered wrongly",
-    "joules": "energy in joule of one input: its transfer, its inference and its answer, the mean over all inputs",
+    "joules": "energy in joule of one cycle: an input, its inference, its answer, the idle time before the next",
     "peak_amperes": "the largest sample of the supply's current in ampere while all inputs are answered",
     "heat": "rise_weight * the peak rise above ambient in kelvin + seconds_weight * the seconds that all inputs take",
 }
+
+
+WAKE_BYTES = 16  # before an input that comes after an idle time: a chip that sleeps may lose the first ones
+RigName = Literal["qemu", "max78000", "esp32s3", "stm32n6"]
+
+
+class Rig(FrozenModel):
+    """How an artifact becomes firmware on a board: by our own harness for QEMU, or by a vendor's tools.
+
+    Attributes:
+        name: qemu, or the vendor's chip.
+        board: what the vendor's tools call the board (MSDK's BOARD, the build configuration of ST's n6_loader).
+        sdk: folder of the vendor's SDK; None: where MAXIM_PATH, IDF_PATH or STEDGEAI_CORE_DIR points.
+        checkout, python: of ai8x-synthesis, as backend ai8x takes them.
+    """
+
+    name: RigName = "qemu"
+    board: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,40}$")
+    sdk: str | None = None
+    checkout: str | None = None
+    python: str = "python3"
 
 
 class Workload(FiniteModel):
@@ -42,7 +63,11 @@ class Feasibility(FiniteModel):
         images: held-out images, in an order and with noise of each attempt's own; None: all.
         noise: the largest change of a pixel of those images, in 0..255.
         run_seconds: the time that all inputs together may take.
-        max_peak_amperes, max_rise_kelvin: ceilings for safety, of what an instrument measures; None: not asked.
+        max_peak_amperes, max_rise_kelvin, max_celsius: ceilings for safety, of what an instrument measures; None: not
+            asked.
+        idle_seconds: how long the host waits between two inputs; the firmware may sleep meanwhile.
+        clients: logical clients that the firmware sends each answer to, by UDP over its own access point (ESP32-S3).
+        sample_hz: rate at which it samples the chip's own temperature, buffers it, and sends that to them as well.
     """
 
     unchanged: bool = False
@@ -53,6 +78,10 @@ class Feasibility(FiniteModel):
     run_seconds: float = Field(default=120, gt=0)
     max_peak_amperes: float | None = Field(default=None, gt=0)
     max_rise_kelvin: float | None = Field(default=None, gt=0)
+    max_celsius: float | None = Field(default=None, gt=0)
+    idle_seconds: float = Field(default=0, ge=0, le=600)
+    clients: int = Field(default=0, ge=0, le=1000)
+    sample_hz: int = Field(default=0, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _asks_something(self) -> "Feasibility":
@@ -66,6 +95,8 @@ class ArenaTask(FiniteModel):
 
     `J` is lower is better, always. The score of a run is the best J of its valid artifacts, infinite without one; ties
     go to the run with fewer attempts, failed ones included. The two weights are those of `heat` (equation 10).
+    `artifact` is what an agent submits: C for the harness, or a network and its training, which the harness carries out
+    and gives to the vendor's tools (paper 001, task 1).
     """
 
     name: str
@@ -75,6 +106,8 @@ class ArenaTask(FiniteModel):
     objective: Objective
     feasibility: Feasibility
     workload: Workload
+    rig: Rig = Rig()
+    artifact: Literal["code", "network"] = "code"
     documents: tuple[str, ...] = ()
     attempts: Positive = 10
     tool_calls: Positive = 30
@@ -87,9 +120,20 @@ class ArenaTask(FiniteModel):
         wanted: set[Quantity] = set()
         if self.objective in ("joules", "peak_amperes") or self.feasibility.max_peak_amperes is not None:
             wanted.add("current")
-        if self.objective == "heat" or self.feasibility.max_rise_kelvin is not None:
+        warmest = (self.feasibility.max_rise_kelvin, self.feasibility.max_celsius)
+        if self.objective == "heat" or any(limit is not None for limit in warmest):
             wanted.add("temperature")
         return wanted
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> "ArenaTask":
+        if self.artifact == "network" and (self.objective != "error" or self.feasibility.unchanged):
+            raise ValueError("an artifact that is a network is judged by its error: objective error, not unchanged")
+        if self.rig.name == "stm32n6" and self.artifact != "network":
+            raise ValueError("rig stm32n6 takes an artifact that is a network")
+        if self.rig.name != "esp32s3" and (self.feasibility.clients or self.feasibility.sample_hz):
+            raise ValueError("clients and sample_hz are of rig esp32s3, which has a radio")
+        return self
 
     @property
     def limits(self) -> dict[str, int]:

@@ -13,8 +13,17 @@ from automcu_ray.problem.accelerator import Accelerator
 BYTES_PER_KB = 1024
 
 # "f" has an FPU in single precision, "d" in double as well; cortex-m55d has vector instructions (MVE), too.
+# xtensa-lx7 (ESP32-S3) is known to the arena alone: no toolchain here builds for it but its vendor's.
 Core = Literal[
-    "cortex-m0", "cortex-m0plus", "cortex-m3", "cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f", "cortex-m55d"
+    "cortex-m0",
+    "cortex-m0plus",
+    "cortex-m3",
+    "cortex-m4f",
+    "cortex-m7f",
+    "cortex-m7d",
+    "cortex-m33f",
+    "cortex-m55d",
+    "xtensa-lx7",
 ]
 
 

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.models import FrozenModel, Int64
 
-CheckName = Literal["files", "build", "fit", "flash", "run", "behaviour", "ceiling"]
-CHECKS: tuple[CheckName, ...] = ("files", "build", "fit", "flash", "run", "behaviour", "ceiling")  # in order of cost
+CheckName = Literal["files", "train", "build", "fit", "flash", "run", "behaviour", "ceiling"]  # in order of cost
+CHECKS: tuple[CheckName, ...] = get_args(CheckName)
 
 
 class Check(FrozenModel):
@@ -34,6 +34,7 @@ class Figures(FrozenModel):
     joules: float | None = None
     peak_amperes: float | None = None
     peak_rise_kelvin: float | None = None
+    peak_celsius: float | None = None
 
 
 class Observation(FrozenModel):

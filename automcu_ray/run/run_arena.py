@@ -1,6 +1,7 @@
 """Runs a task of the arena: for each setting an agent, its workspace, its journal, and a trial an attempt."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ from automcu_ray.reports.console import say, say_interrupted
 from automcu_ray.run.trials import interrupted, tidy
 from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import ray, tune
-from automcu_ray.runtime.config import JailConfig, Plugin, Resources, load, merge, parse_setting, read_yaml
+from automcu_ray.runtime.config import JailConfig, Plugin, Resources, load, merge, names, parse_setting, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder
-from backends.arena.build import PROGRAMS, machine_of
+from backends.arena.rigs import ArenaRig, rig_of
 from backends.boards.pool import BoardEntry, emulated
-from backends.programs import apt_packages, missing
 from searchers.agent.agent import Agent
 from searchers.agent.tune_agent import AgentSearcher
 from searchers.agent.workspace import Workspace
@@ -81,6 +81,16 @@ def compose(
         raise ConfigError(f"{where}: {rule(first)}, found {str(first['input'])[:80]!r}.") from error
 
 
+def tasks_of_rig(rig: str) -> list[ArenaTask]:
+    """Return the tasks that come with the project and are for a rig."""
+    found = []
+    for name in names("arena"):
+        text = load("arena", name)
+        target = {"target": load("target", text["target"])} if isinstance(text["target"], str) else {}
+        found.append(task_of(name, {**text, **target}))
+    return [task for task in found if task.rig.name == rig]
+
+
 def existing(path: Path) -> tuple[RunFolder, ArenaConfig]:
     """Return the folder and configuration of a run, for `--resume`.
 
@@ -104,18 +114,32 @@ def check_machine(config: ArenaConfig, engine: Engine) -> None:
             that the task needs.
         ToolMissingError: a program, or the sandbox, is missing.
     """
-    machine_of(config.task.target)
+    rig = rig_of(config.task)
+    rig.require()
+    check_boards(rig, config.boards)
     check_instruments(config.task, config.boards)
     if not engine.is_language_model:
         raise ConfigError(
             f"searcher 'agent' asks a language model to call tools, which engine {engine.name!r} cannot: take --engine "
             "openai with --set engine.base_url=... and engine.model=..."
         )
-    if absent := missing([*PROGRAMS, "qemu-system-arm"]):
-        raise ToolMissingError(f"the arena needs {', '.join(absent)}: apt install {apt_packages(absent)}.")
     require_sandbox(JailConfig())
     if why := obstacle():
         raise ToolMissingError(f"the arena compiles and runs what an agent wrote, in a sandbox alone: {why}")
+
+
+def check_boards(rig: ArenaRig, boards: Sequence[BoardEntry]) -> None:
+    """Raise unless a task's firmware can run on every board of the map.
+
+    Raises:
+        ConfigError: which board cannot, and what its entry should say.
+    """
+    for board in boards:
+        if board.runner == "qemu" and rig.name != "qemu":
+            raise ConfigError(
+                f"the task is for a real {rig.name}, and board {board.id!r} of the map is emulated: give --boards a "
+                "map with one, its serial port and its flasher (docs/arena.md)."
+            )
 
 
 def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console) -> int:
@@ -156,10 +180,10 @@ def make_searcher(
     config: ArenaConfig, setting: Setting, engine: Engine, workload: Workload, folder: Path
 ) -> AgentSearcher:
     """Return the searcher of one setting, with its workspace; both go on where they stopped."""
-    workspace = Workspace(folder / "workspace", JailedShell(JailConfig()))
+    workspace = Workspace(folder / "workspace", JailedShell(JailConfig()), config.task.artifact)
     if not any(workspace.artifact.iterdir()):
         workspace.artifact.rmdir()
-        write_seed(workload, workspace.artifact)
+        write_seed(config.task, workload, workspace.artifact, folder / "seed")
         write_data(workload, workspace.root / "data")
     agent = Agent(config.task, setting, engine, workspace, seed=config.seed)
     return AgentSearcher(

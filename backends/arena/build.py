@@ -30,15 +30,17 @@ _HARNESS_FLAGS = ("-ffreestanding", "-fno-tree-loop-distribute-patterns", "-Wno-
 class Built:
     """A linked firmware: its file and that one's SHA-256, and what the artifact takes, in bytes.
 
-    `ram_bytes` is all memory that the artifact can reach: data, stack, input and output. `over` are the bytes by which
-    a region (RAM, FLASH) is exceeded; then there is no ELF.
+    `ram_bytes` is all memory that the artifact can reach: data, stack, input and output; sizes are None where a
+    vendor's tools build. `over` are the bytes by which a region (RAM, FLASH) is exceeded; then there is no ELF.
+    `hashed` is the file whose hash it is, where that is not what is flashed.
     """
 
     elf: Path | None
     sha256: str
-    ram_bytes: int
-    flash_bytes: int
+    ram_bytes: int | None
+    flash_bytes: int | None
     over: dict[str, int]
+    hashed: Path | None = None
 
 
 def run_alone(argv: Sequence[str], *, timeout_s: float, cwd: Path) -> Completed:
@@ -127,7 +129,7 @@ def _compile_harness(machine: Machine, uart: Uart, folder: Path, run: Runner) ->
         f"-DFLASH_LOG2={log2}u",
         f"-DBOOT_DELAY_TICKS={BOOT_DELAY_TICKS}u",
     )
-    sources = [HARNESS / "main.c", HARNESS / "guard.c", FIRMWARE / f"uart_{uart.kind}.c"]
+    sources = [HARNESS / "main.c", HARNESS / "guard.c", HARNESS / "clock.c", FIRMWARE / f"uart_{uart.kind}.c"]
     includes = (f"-I{HARNESS}", f"-I{FIRMWARE}")
     flags = [*CORE_FLAGS[machine.core], *COMPILE_FLAGS, *_HARNESS_FLAGS, *settings, *includes]
     _succeed(run([GCC, *flags, "-c", *map(str, sources)], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))

@@ -7,6 +7,7 @@ import zlib
 from dataclasses import dataclass
 
 from automcu_ray.core.errors import BoardError
+from automcu_ray.problem.arena import WAKE_BYTES
 from backends.boards.base import Port
 
 MAGIC = b"ARN:"
@@ -34,7 +35,10 @@ class Answer:
 
 @dataclass
 class Session:
-    """A talk with one booted firmware; `log` is what it said, for people and for the agent."""
+    """A talk with one booted firmware; `log` is what it said, for people and for the agent.
+
+    Up to `preamble_lines` lines may come before the banner.
+    """
 
     port: Port
     input_bytes: int
@@ -43,6 +47,7 @@ class Session:
     log: list[str]
     runs: int = 0
     stamp: int = 0
+    preamble_lines: int = 0
 
     def greet(self) -> None:
         """Wait for the banner.
@@ -51,6 +56,10 @@ class Session:
             BoardError: silence, rubbish, other sizes, or no boot delay.
         """
         line = self._line()
+        for _ in range(self.preamble_lines):  # of a chip's ROM, before the firmware's first
+            if _BANNER.fullmatch(line):
+                break
+            line = self._line()
         found = _BANNER.fullmatch(line)
         if not found:
             raise BoardError(f"the firmware should say its banner, found {line[:80]!r}.")
@@ -61,6 +70,10 @@ class Session:
             )
         if (delay := int(found[3], 16)) < self.boot_delay_ticks:
             raise BoardError(f"the firmware should wait {self.boot_delay_ticks} ticks when it boots, found {delay}.")
+
+    def wake(self) -> None:
+        """Send bytes that are no frame: a firmware that sleeps may lose the first ones."""
+        self.port.write(b"\n" * WAKE_BYTES)
 
     def ask(self, payload: bytes) -> Answer:
         """Send one input under a fresh nonce; return the answer that belongs to it.

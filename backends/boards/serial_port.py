@@ -1,7 +1,9 @@
 """A board on a serial port: any firmware that speaks the line protocol, written by a flasher, or already there."""
 
+import errno
 import importlib.metadata
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +13,19 @@ import serial
 from automcu_ray.core.errors import BoardError, ConfigError
 from automcu_ray.problem.target import McuTarget
 from backends.boards.base import Board, Port
-from backends.boards.flashers import flash
+from backends.boards.flashers import flash, flasher_of
 from backends.boards.pool import BoardEntry
 from backends.programs import Runner, run_program
 
+RESET_S = 0.1
 ALREADY_THERE = "none"  # runner of a board that boots what somebody else has written
 
 
 class SerialBoard(Board):
     """A device, or a URL of pyserial's (socket://, rfc2217://), from an entry of the map.
 
-    The port is opened before the firmware is written, so that its first line is not lost. What takes how many
+    The port is opened before the firmware is written, so that its first line is not lost; where the flasher itself
+    writes by that port, it is opened afterwards, and the chip reset by RTS. What takes how many
     instructions nobody can say. Not tried on real hardware: the tests' firmware runs in QEMU, behind a socket.
     """
 
@@ -36,15 +40,24 @@ class SerialBoard(Board):
         entry = self.entry
         if entry is None or not entry.serial:
             raise ConfigError("a board on a serial port needs an entry with `serial` in the map of boards.")
+        writes = entry.runner != ALREADY_THERE
+        by_port = writes and flasher_of(entry).by_port
+        if by_port:
+            self._flash(entry, elf)
         try:
             port = serial.serial_for_url(entry.serial, baudrate=entry.baud, timeout=self.timeout_s)
         except (serial.SerialException, ValueError, OSError) as error:
             raise BoardError(f"board {entry.id!r}: {entry.serial} cannot be opened: {error}") from error
         with port:
-            if entry.runner != ALREADY_THERE:
-                with tempfile.TemporaryDirectory(prefix="automcu-flash-") as folder:
-                    flash(entry, elf, Path(folder), self.run_flasher)
+            if by_port:
+                _reset(port)
+            elif writes:
+                self._flash(entry, elf)
             yield port
+
+    def _flash(self, entry: BoardEntry, elf: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="automcu-flash-") as folder:
+            flash(entry, elf, Path(folder), self.run_flasher)
 
     def instructions(self, ticks: int, target: McuTarget) -> int | None:
         return None
@@ -57,3 +70,17 @@ class SerialBoard(Board):
 
     def label(self, target: McuTarget) -> str:
         return f"{self.name} {self.entry.product or self.entry.id}" if self.entry else self.name
+
+
+def _reset(port: serial.Serial) -> None:
+    """Reset an ESP32 as its own tools do: RTS holds the chip in reset, DTR would let it boot into its loader."""
+    try:
+        port.dtr = False
+        port.rts = True
+        time.sleep(RESET_S)
+        port.reset_input_buffer()
+        port.rts = False
+    except (serial.SerialException, OSError) as error:
+        if error.errno in (errno.ENOTTY, errno.EINVAL):
+            return  # a pseudo terminal, or a socket: there is nothing to reset by
+        raise BoardError(f"the serial port broke while the chip was reset: {error}") from error

@@ -87,6 +87,9 @@ class CQemuBackend(Backend):
         options = f"stack {self.stack_bytes} B, {self.optimise}, patches {self.patches}"
         return f"{packages}, {gnu_versions(self.run)}, ours {ours}, {options}"
 
+    def unsuitable(self, task: Task) -> str:
+        return "" if task.target.core in CORE_FLAGS else f"GCC for Arm does not build for {task.target.core}"
+
     def check_bounds(self, graph: Graph, task: Task) -> tuple[Violation, ...]:
         if self.patches == "never" or task.precision != "int8":
             return footprint.check_bounds(graph, task)

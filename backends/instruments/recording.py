@@ -36,7 +36,11 @@ class Recording:
         if self.trace is None:
             return figures
         if not isinstance(self.trace, PowerTrace):
-            return figures.replace(seconds=self.seconds, peak_rise_kelvin=self.trace.peak_rise_kelvin)
+            return figures.replace(
+                seconds=self.seconds,
+                peak_rise_kelvin=self.trace.peak_rise_kelvin,
+                peak_celsius=self.trace.peak_celsius,
+            )
         try:
             part = self.trace.between_lines(self.first_s, self.last_s)
         except BoardError as error:

@@ -45,6 +45,7 @@ class StEdgeAiBackend(Backend):
     RAM is activations, input, output and runtime, Flash weights, code and runtime, as the tool compiles them itself:
     for that arm-none-eabi-gcc has to be on PATH. The stack is the user's project's own and in no figure. With
     `validate` the tool also compares its C, run on this computer, with the ONNX file, on its own random inputs.
+    `neural_art` names a profile of the NPU of an STM32N6, which then computes what it can.
     """
 
     name = "stedgeai"
@@ -56,12 +57,14 @@ class StEdgeAiBackend(Backend):
         *,
         optimization: Literal["balanced", "time", "ram"] = "balanced",
         validate: bool = False,
+        neural_art: str | None = None,
         timeout_s: float = 600,
         run: Runner = run_program,
     ) -> None:
         super().__init__(run=run)
         self.optimization = optimization
         self.validate = validate
+        self.neural_art = neural_art
         self.timeout_s = timeout_s
 
     def missing_programs(self) -> tuple[str, ...]:
@@ -87,7 +90,8 @@ class StEdgeAiBackend(Backend):
     def version(self) -> str:
         ours = digest(Path(__file__).parent, int8_graph, qdq, *SHARED)
         checked = ", validate" if self.validate else ""
-        return f"{self._tool_version}, {self.optimization}{checked}, ours {ours}"
+        npu = f", NPU {self.neural_art}" if self.neural_art else ""
+        return f"{self._tool_version}, {self.optimization}{checked}{npu}, ours {ours}"
 
     @functools.cached_property
     def _tool_version(self) -> str:
@@ -163,10 +167,27 @@ class StEdgeAiBackend(Backend):
             argv += ["--series", series[0], "--allocate-inputs", "--allocate-outputs"]
         else:
             argv += ["--target", series[0]]
+            argv += ["--st-neural-art", self.neural_art] if self.neural_art else []
             argv += ["--input-data-type", "int8", "--output-data-type", "int8"] if deployed.precision == "int8" else []
         argv += ["--optimization", self.optimization, "--compression", "none", "--verbosity", "1"]
         argv += ["--workspace", WORKSPACE, "--output", OUTPUT, *more]
         return self.run(argv, timeout_s=self.timeout_s, cwd=workdir)
+
+    def validate_on_target(
+        self, deployed: DeployedNetwork, target: McuTarget, workdir: Path, port: str, inputs: str
+    ) -> None:
+        """Let ST's firmware on a board compute `inputs` (a .npy file in `workdir`); what it answers is in the output.
+
+        `port` is as the tool describes one: serial:/dev/ttyACM0:921600.
+
+        Raises:
+            ToolchainError: the tool failed.
+        """
+        more = ("--mode", "target", "--desc", port, "--valinput", inputs)
+        done = self._run("validate", deployed, target, workdir, *more)
+        if done.returncode != 0:
+            said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1][:300]
+            raise ToolchainError(f"{TOOL} validate failed on the board ({done.returncode}): {said}. Log: {workdir}.")
 
     def _validate(self, deployed: DeployedNetwork, target: McuTarget, workdir: Path) -> tuple[str, ...]:
         """Return what the tool says about its C against the ONNX file; () unless asked for."""

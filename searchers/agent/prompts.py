@@ -7,8 +7,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import searchers
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.problem.arena import MEANINGS, ArenaTask, Setting
-from automcu_ray.problem.artifact import OPTIONS
+from automcu_ray.problem.arena import MEANINGS, WAKE_BYTES, ArenaTask, Setting
+from automcu_ray.problem.artifact import NETWORK, OPTIONS
 from automcu_ray.records.attempt import Observation
 from searchers.engines.base import Message
 
@@ -32,6 +32,8 @@ def opening(
         "meaning": MEANINGS[task.objective],
         "number": number,
         "options": OPTIONS,
+        "example": f"artifact/{NETWORK if task.artifact == 'network' else 'net.c'}",
+        "wake_bytes": WAKE_BYTES,
         "documents": [] if setting == "score" else [document(name) for name in task.documents],
         "history": [(one, detail(one, history) if setting == "hil" else "") for one in history],
         "notes": notes,

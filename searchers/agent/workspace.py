@@ -26,8 +26,8 @@ class Workspace:
     only. No link exists in it: what a command leaves is taken over file by file, as if it had been written.
     """
 
-    def __init__(self, root: Path, shell: Shell) -> None:
-        self.root, self.shell = root, shell
+    def __init__(self, root: Path, shell: Shell, kind: str = "code") -> None:
+        self.root, self.shell, self.kind = root, shell, kind
         self.refused: list[str] = []
         for name in (ARTIFACT, SCRATCH, DATA, ATTEMPTS):
             (root / name).mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class Workspace:
         path = self._path(name)
         parts = path.relative_to(self.root).parts
         if parts[:1] == (ARTIFACT,):
-            reason = refusal("/".join(parts[1:]))
+            reason = refusal("/".join(parts[1:]), self.kind)
         elif parts[:1] == (SCRATCH,) and len(parts) == 2:
             full = len(list((self.root / SCRATCH).iterdir())) >= _SCRATCH_FILES and not path.exists()
             reason = f"scratch/ has {_SCRATCH_FILES} files already" if full else ""

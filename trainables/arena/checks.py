@@ -1,5 +1,6 @@
 """The checks of one artifact, cheapest first, up to the first no: see `CHECKS`."""
 
+import functools
 import hashlib
 import secrets
 import time
@@ -7,23 +8,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from automcu_ray.core.errors import BoardError, ToolchainError
+from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.arena import ArenaTask
-from automcu_ray.problem.artifact import check_files
+from automcu_ray.problem.artifact import check_files, read_network
 from automcu_ray.records.attempt import Check, CheckName, Figures, Observation
-from backends.arena.build import BOOT_DELAY_TICKS, Built, build
+from backends.arena.build import Built
 from backends.arena.protocol import Answer, FirmwareFault, Garbled, Session
+from backends.arena.rigs import ArenaRig, rig_of
+from backends.arena.stm32n6 import Stm32N6Rig
 from backends.boards.base import Board
+from backends.boards.pool import BoardEntry
 from backends.instruments.recording import Recorder, Recording, unmeasured
 from trainables.arena.recording import objective, over_ceilings
-from trainables.arena.workload import Asked, Workload, draw
+from trainables.arena.workload import Asked, Workload, draw, input_bytes, trained
+from trainables.training.trainer import CANDIDATE_ERRORS, in_words
 
 SERIAL_LINES, SERIAL_CHARS = 24, 160
 RETRIES = 2  # of one garbled line
 SEED_BITS = 62
+WAKE_S = 0.05  # between the bytes that wake a sleeping chip and the input
 
 
 class Refused(Exception):
@@ -38,12 +47,18 @@ class Examination:
     workload: Workload
     board: Board
     record: Recorder = unmeasured
+    entry: BoardEntry | None = None
     checks: list[Check] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     log: list[str] = field(default_factory=list)
     built: Built | None = None
     objective: float | None = None
     input_seed: int = field(default_factory=lambda: secrets.randbits(SEED_BITS))
+
+    @functools.cached_property
+    def rig(self) -> ArenaRig:
+        """How the task's artifacts are built."""
+        return rig_of(self.task)
 
     def observe(self, number: int, artifact: Path, workdir: Path) -> Observation:
         """Return the observation of an artifact, whatever it does.
@@ -75,40 +90,74 @@ class Examination:
 
     def _examine(self, artifact: Path, workdir: Path) -> None:
         with self._check("files"):
-            check_files(artifact)
+            check_files(artifact, self.task.artifact)
+        network = self._train(artifact) if self.task.artifact == "network" else self.workload.seed
+        asked = draw(self.workload, self.task.feasibility, self.input_seed)
+        if not self.rig.talks:
+            self._judge(asked, network, *self._ask_vendor(network, asked, workdir))
+            return
         with self._check("build"):
-            self.built = built = build(
-                artifact,
-                workdir,
-                target=self.task.target,
-                constraints=self.task.constraints,
-                input_bytes=self.workload.input_bytes,
-                output_bytes=self.workload.output_bytes,
-            )
+            if self.task.artifact == "network":
+                self.rig.write_seed(network, workdir / "network", workdir / "tools")
+                artifact, workdir = workdir / "network", workdir / "project"
+            sizes = input_bytes(network), network.num_classes * self.rig.output_type(network).itemsize
+            self.built = built = self.rig.build(artifact, workdir, *sizes)
         self.figures = Figures(ram_bytes=built.ram_bytes, flash_bytes=built.flash_bytes)
         with self._check("fit"):
             if built.over:
                 raise ToolchainError(
                     "; ".join(f"{region} is exceeded by {n} bytes" for region, n in built.over.items())
                 )
-        assert built.elf is not None
-        asked = draw(self.workload, self.task.feasibility, self.input_seed)
-        answers, recording = self._talk(built, asked)
-        self._judge(asked, answers, recording)
+        answers, recording = self._talk(built, network.encode(asked.images), sizes)
+        raw = b"".join(one.output for one in answers)
+        outputs = np.frombuffer(raw, self.rig.output_type(network)).reshape(len(answers), network.num_classes)
+        ticks = max(one.ticks for one in answers)
+        self.figures = self.figures.replace(
+            instructions=self.board.instructions(ticks, self.task.target), boot_to_last_ticks=answers[-1].stamp
+        )
+        self._judge(asked, network, outputs, recording)
 
-    def _talk(self, built: Built, asked: Asked) -> tuple[list[Answer], Recording]:
+    def _train(self, artifact: Path) -> DeployedNetwork:
+        """Train the network that an artifact is, once, on what the agent may see; held-out images stay unseen."""
+        with self._check("train"):
+            asked, train = read_network(artifact), self.workload.train
+            try:
+                return trained(self.task, asked.network, asked.training, train, train, seed=self.task.workload.seed)
+            except CANDIDATE_ERRORS as error:
+                raise ToolchainError(in_words(error)) from error
+        raise AssertionError
+
+    def _ask_vendor(self, network: DeployedNetwork, asked: Asked, workdir: Path) -> tuple[npt.NDArray[Any], Recording]:
+        """Let the vendor's own firmware and tool, which talk among themselves, answer for a network."""
+        rig = self.rig
+        assert isinstance(rig, Stm32N6Rig) and self.entry is not None
+        with self._check("build"):
+            tool = rig.generate(network, workdir)
+        with self.record() as recording:
+            outputs = rig.answers(tool, self.entry, network, network.encode(asked.images), workdir)
+        self.checks += [Check(name="flash", passed=True), Check(name="run", passed=True)]
+        return outputs, recording
+
+    def _talk(self, built: Built, encoded: npt.NDArray[Any], sizes: tuple[int, int]) -> tuple[list[Answer], Recording]:
         """Boot the very file that was built, and ask it everything; what it says is kept."""
         assert built.elf is not None
-        if hashlib.sha256(built.elf.read_bytes()).hexdigest() != built.sha256:
+        if hashlib.sha256((built.hashed or built.elf).read_bytes()).hexdigest() != built.sha256:
             raise BoardError(f"{built.elf} should be the firmware that was built, and has changed.")
-        deadline_s = time.monotonic() + self.task.feasibility.run_seconds
-        encoded = self.workload.deployed.encode(asked.images)
+        goal, rig = self.task.feasibility, self.rig
         with self.board.connect(built.elf, self.task.target) as port:
-            session = Session(port, self.workload.input_bytes, self.workload.output_bytes, BOOT_DELAY_TICKS, self.log)
+            about: dict[str, Any] = {"preamble_lines": rig.preamble_lines}
+            session = Session(port, *sizes, rig.delay_ticks, self.log, **about)
             session.greet()
             self.checks.append(Check(name="flash", passed=True))
+            deadline_s = time.monotonic() + goal.run_seconds
             with self._check("run"), self.record() as recording:
-                answers = [self._ask(session, image.tobytes(), deadline_s) for image in encoded]
+                answers: list[Answer] = []
+                for image in encoded:
+                    if goal.idle_seconds and answers:
+                        time.sleep(goal.idle_seconds)
+                        session.wake()
+                        time.sleep(WAKE_S)
+                    answers.append(self._ask(session, image.tobytes(), deadline_s))
         return answers, recording
 
     def _ask(self, session: Session, payload: bytes, deadline_s: float) -> Answer:
@@ -122,24 +171,15 @@ class Examination:
                     raise
         raise AssertionError
 
-    def _judge(self, asked: Asked, answers: list[Answer], recording: Recording) -> None:
-        dtype, classes = asked.expected.dtype, asked.expected.shape[1]
-        outputs = np.frombuffer(b"".join(one.output for one in answers), dtype).reshape(len(answers), classes)
-        ticks = max(one.ticks for one in answers)
-        labels = asked.labels
+    def _judge(self, asked: Asked, network: DeployedNetwork, outputs: npt.NDArray[Any], recording: Recording) -> None:
+        labels, goal = asked.labels, self.task.feasibility
         accuracy = float(np.mean(outputs[: len(labels)].argmax(axis=1) == labels)) if len(labels) else None
-        measured = recording.figures(self.figures, len(answers))
-        self.figures = measured.replace(
-            instructions=self.board.instructions(ticks, self.task.target),
-            accuracy=accuracy,
-            runs=len(answers),
-            boot_to_last_ticks=answers[-1].stamp,
-        )
-        goal = self.task.feasibility
+        measured = recording.figures(self.figures, len(outputs))
+        self.figures = measured.replace(accuracy=accuracy, runs=len(outputs))
         with self._check("behaviour"):
-            wrong = int((outputs != asked.expected).any(axis=1).sum())
-            if goal.unchanged and wrong:
-                raise ToolchainError(f"{wrong} of {len(answers)} outputs differ from the seed network's")
+            expected = self.rig.reference(network, asked.images) if goal.unchanged else outputs
+            if wrong := int((outputs != expected).any(axis=1).sum()):
+                raise ToolchainError(f"{wrong} of {len(outputs)} outputs differ from the seed network's")
             if goal.min_accuracy is not None and (accuracy is None or accuracy < goal.min_accuracy):
                 raise ToolchainError(f"accuracy is {accuracy or 0:.4f}, the floor {goal.min_accuracy:.4f}")
         if self.task.quantities:

@@ -27,6 +27,7 @@ def over_ceilings(task: ArenaTask, figures: Figures) -> str:
     """Return which ceilings of the task are passed, hard limits for safety; "" for none."""
     asked = (
         (figures.peak_amperes, task.feasibility.max_peak_amperes, "the peak current in ampere"),
+        (figures.peak_celsius, task.feasibility.max_celsius, "the peak temperature in Celsius"),
         (figures.peak_rise_kelvin, task.feasibility.max_rise_kelvin, "the peak rise in kelvin"),
     )
     told = [

@@ -12,6 +12,7 @@ void guard_run(const void *input, void *output); /* net(input, output), unprivil
 void clock_init(void);
 void clock_restart(void);   /* so that every run begins at the same phase, and counts repeat exactly */
 uint64_t clock_ticks(void); /* since the restart */
+uint64_t clock_before(void); /* ticks from the boot to the last restart */
 
 void put_text(const char *text);
 void put_hex(uint64_t value, int digits);

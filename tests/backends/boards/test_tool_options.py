@@ -14,7 +14,9 @@ from backends.boards.pool import BoardEntry
 
 RECORDED = yaml.safe_load(Path(__file__).with_name("tool_options.yaml").read_text())
 HUB = power.command(BoardEntry(id="one", hub="1-1.4", port=2))
-USED = {name: (flasher.program, flasher.arguments, flasher.helps) for name, flasher in FLASHERS.items()}
+USED = {
+    name: (flasher.program, flasher.arguments + flasher.recovers, flasher.helps) for name, flasher in FLASHERS.items()
+}
 USED["power"] = (HUB[0], tuple(HUB[1:]), ("--help",))
 
 
@@ -34,7 +36,7 @@ def test_options_are_those_of_the_tools_own_help(name: str) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"needs {program}")
     said, wide = "", {**os.environ, "COLUMNS": "200"}
-    for asked in (helps, ("--help",), ("--version",)):
+    for asked in (helps, ("--help",), ("--version",), ("erase", "--help")):
         done = subprocess.run([program, *asked], capture_output=True, text=True, timeout=120, check=False, env=wide)
         said += done.stdout + done.stderr
     assert [option for option in sorted(options(words)) if option not in said] == []

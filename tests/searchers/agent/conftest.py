@@ -6,4 +6,5 @@ from automcu_ray.runtime.config import load
 
 def arena_task(name: str = "qemu_speed") -> ArenaTask:
     text = load("arena", name)
-    return task_of(name, {**text, "target": load("target", text["target"])})
+    target = text["target"]
+    return task_of(name, {**text, "target": load("target", target) if isinstance(target, str) else target})

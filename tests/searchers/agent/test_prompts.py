@@ -5,6 +5,7 @@ import pytest
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.arena import ArenaTask, Setting
 from automcu_ray.records.attempt import Check, Figures, Observation
+from automcu_ray.runtime.config import names
 from searchers.agent.prompts import detail, document, opening
 from tests.searchers.agent.conftest import arena_task
 
@@ -33,7 +34,7 @@ def without(text: str, parts: list[str]) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("# Document ")]
 
 
-@pytest.mark.parametrize("name", ["qemu_speed", "qemu_ram", "qemu_compress"])
+@pytest.mark.parametrize("name", names("arena"))
 def test_settings_differ_in_documents_and_observations_alone(name: str) -> None:
     task = arena_task(name)
     score, doc, hil = (told(setting, task) for setting in ("score", "doc", "hil"))

@@ -37,10 +37,10 @@ def workload(arena_task: ArenaTask, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def seed(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def seed(arena_task: ArenaTask, workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The files of the seed artifact."""
     folder = tmp_path_factory.mktemp("seed") / "artifact"
-    write_seed(workload, folder)
+    write_seed(arena_task, workload, folder, folder.with_name("tools"))
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
