@@ -19,6 +19,7 @@ _FILES = {
     "resize": ("moving.c",),
     "add": ("elementwise.c",),
     "mul": ("elementwise.c",),
+    **dict.fromkeys(("softmax", "ratio", "largest_of_two", "smallest_of_two"), ("functions.c",)),
     "max_pool": ("pooling.c",),
     "average_pool": ("pooling.c",),
     "global_pool": ("pooling.c",),
@@ -26,6 +27,7 @@ _FILES = {
     "convolve": ("layers.h", "VARIANT", "WINDOWS", "convolution.c"),
     "convolve_depthwise": ("layers.h", "VARIANT", "depthwise.c"),
     "connect": ("layers.h", "VARIANT", "PRODUCTS", "linear.c"),
+    "multiply_matrices": ("layers.h", "VARIANT", "PRODUCTS", "matrices.c"),
 }
 _TURNS = ("convolve", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
