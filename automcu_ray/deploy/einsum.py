@@ -50,17 +50,20 @@ def _products(editor: Editor, node: NodeProto) -> list[NodeProto]:
 
     def ordered(source: str, letters: Sequence[str], wanted: Sequence[str]) -> str:
         order = [list(letters).index(letter) for letter in wanted]
+        if source in editor.constants:
+            return editor.constant(node.name, editor.constants[source].transpose(order))
         return source if order == sorted(order) else then("Transpose", source, perm=order)
 
     def merged(source: str, *groups: Sequence[str]) -> str:
-        return then(
-            "Reshape", source, [*(sizes[one] for one in both), *(prod(sizes[one] for one in g) for g in groups)]
-        )
+        shape = [*(sizes[one] for one in both), *(prod(sizes[one] for one in letters) for letters in groups)]
+        if source in editor.constants:
+            return editor.constant(node.name, editor.constants[source].reshape(shape))
+        return then("Reshape", source, shape)
 
     left = merged(ordered(node.input[0], first, [*both, *rows, *summed]), rows, summed)
     right = merged(ordered(node.input[1], second, [*both, *summed, *columns]), summed, columns)
     product = then("MatMul", left)
-    made[-1].input.append(right)
+    made[-1].input[:] = [left, right]
     apart = then("Reshape", product, [sizes[letter] for letter in (*both, *rows, *columns)])
     ordered(apart, [*both, *rows, *columns], list(result))
     made[-1].output[0], made[-1].name = node.output[0], node.name

@@ -1,6 +1,5 @@
 """A torch network as torch's exporter writes it to ONNX; apart from `export` because the jail imports so little."""
 
-import copy
 import io
 import warnings
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.onnx import TrainingMode
 
-from automcu_ray.deploy.trace_check import check_trace
+from automcu_ray.deploy.trace_check import check_trace, copied
 
 INPUT, OUTPUT = "image", "logits"
 TRACED = 2  # batch size while tracing; not 1, which broadcasting would hide
@@ -89,7 +88,7 @@ def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, traini
         Exception: generated networks fail here in every way there is.
     """
     # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator.
-    network = copy.deepcopy(network).cpu().train(training)
+    network = copied(network).cpu().train(training)
     buffer, example = io.BytesIO(), torch.zeros(TRACED, *input_shape)
     with warnings.catch_warnings(), _exportable():
         warnings.simplefilter("ignore")  # it warns that it is old, and about every shape it fixes
