@@ -9,6 +9,7 @@ import onnx
 from onnx import NodeProto, helper
 
 from automcu_ray.deploy import moving_equivalents as moving
+from automcu_ray.deploy import product_equivalents as products
 from automcu_ray.deploy.graph_editor import Chain, Editor, options_of
 
 
@@ -165,18 +166,6 @@ def _leak(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     return [*low.nodes, parts, total]
 
 
-def _product(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
-    """A matrix for each of several rows: a convolution of one pixel, whose weights have a scale for each output."""
-    shape, matrix = editor.shapes.get(node.input[0], ()), editor.constants.get(node.input[1])
-    if len(shape) < 3 or not all(shape[1:]) or matrix is None or matrix.ndim != 2:
-        return None  # a matrix for one row has a scale for each column as it is
-    inputs, outputs = matrix.shape
-    rows = prod(shape[1:-1])
-    chain = Chain(editor, node, node.input[0]).reshaped(rows, inputs, 1).then("Transpose", perm=[0, 2, 1, 3])
-    chain.then("Conv", matrix.T.reshape(outputs, inputs, 1, 1).copy(), kernel_shape=[1, 1])
-    return chain.then("Transpose", perm=[0, 2, 1, 3]).reshaped(*shape[1:-1], outputs).done()
-
-
 def _transposed_convolution(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     """A convolution that gives the pixels between as channels, which are then moved between, and cropped."""
     options, shape = options_of(node), editor.shapes.get(node.input[0], ())
@@ -220,7 +209,11 @@ _REWRITES: dict[str, Callable[[Editor, NodeProto], list[NodeProto] | None]] = {
     "Sub": _difference,
     "Div": _quotient,
     "PRelu": _leak,
-    "MatMul": _product,
+    "MatMul": products.linear,
+    "CumSum": products.running_sum,
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMin", "ReduceProd"), products.reduced),
+    **dict.fromkeys(("LogSoftmax", "ReduceLogSumExp"), products.log_of_exponentials),
+    **dict.fromkeys(("Max", "Min"), products.extreme),
     "ConvTranspose": _transposed_convolution,
     "Pad": moving.padding,
     "Slice": moving.cut,

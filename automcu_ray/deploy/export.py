@@ -30,6 +30,7 @@ from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.equivalents import use_equivalents
 from automcu_ray.deploy.exact_products import exact_level
 from automcu_ray.deploy.onnx_graph import (
+    computes_constants,
     float_operators,
     free_batch,
     integer_ends,
@@ -42,15 +43,13 @@ from automcu_ray.deploy.onnx_graph import (
 from automcu_ray.deploy.onnx_graph import operators as operators
 from automcu_ray.deploy.onnx_rewrites import rectify_copies
 from automcu_ray.deploy.own_names import in_words, take_over
-from automcu_ray.deploy.tables import Island, excluded, mark, tabulate
+from automcu_ray.deploy.tables import Island, drop_unread, excluded, mark, tabulate
 from automcu_ray.deploy.trace_check import TracedOtherwise
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.precision import Precision
 from automcu_ray.signals.front_end import FrontEnd
 
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
-_OF_SHAPES = frozenset(("Shape", "ConstantOfShape", "Range"))  # constant, since sizes are
-_FOLDED = _OF_SHAPES.union(recurrent_layers.KINDS)  # and what a recurrent layer begins with
 BATCH = 256
 IMAGE_S = 0.5  # of CPU time for a foreign network: 850 million products took 0.07 s at int8
 SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
@@ -198,9 +197,10 @@ def deploy_traced(
 def _deploy(
     model: onnx.ModelProto, input_shape: tuple[int, int, int], precision: Precision, calibration: npt.NDArray[np.uint8]
 ) -> DeployedNetwork:
-    if any(node.op_type in _FOLDED for node in model.graph.node):
+    if computes_constants(model):
         model = worked_out(model)
     free_batch(model, TRACED)
+    drop_unread(model.graph)
     if precision == "int8":
         recurrent_layers.check(model)
     recurrent_layers.use_one_form(model)
@@ -211,7 +211,7 @@ def _deploy(
         if precision == "float32":
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
         islands = mark(model)
-        rectify_copies(model)
+        rectify_copies(model, excluded(model, islands))
         quantised = _quantise(model, calibration, islands)
     if stuck := float_operators(quantised):
         raise ToolchainError(

@@ -7,12 +7,14 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+Array = npt.NDArray[Any]
+
 
 class Editor:
     """A float graph that is rewritten node by node; `shapes` have 0 for the batch."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self.model, self.graph = model, model.graph
+        self.model, self.graph, self.steps = model, model.graph, 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -21,7 +23,9 @@ class Editor:
         every = [*known.input, *known.value_info, *known.output]
         self.shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in every}
         self.types = {v.name: v.type.tensor_type.elem_type for v in every}
-        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in self.graph.initializer}
+        self.constants: dict[str, Array] = {
+            tensor.name: numpy_helper.to_array(tensor) for tensor in self.graph.initializer
+        }
         self.shapes |= {name: array.shape for name, array in self.constants.items()}
 
     def constant(self, near: str, values: npt.ArrayLike) -> str:
@@ -49,9 +53,10 @@ class Chain:
 
     def then(self, kind: str, *constants: npt.ArrayLike, **options: Any) -> "Chain":
         names = [self.editor.constant(self.node.name, values) for values in constants]
-        number = len(self.nodes)
-        result = f"{self.node.output[0]}_step{number}"
-        made = helper.make_node(kind, [self.at, *names], [result], name=f"{self.node.name}_step{number}", **options)
+        self.editor.steps += 1  # a step may be rewritten in steps, too: each has a name of its own
+        step = f"step{self.editor.steps}"
+        result = f"{self.node.output[0]}_{step}"
+        made = helper.make_node(kind, [self.at, *names], [result], name=f"{self.node.name}_{step}", **options)
         self.nodes.append(made)
         self.at = result
         return self

@@ -8,6 +8,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from automcu_ray.deploy.graph_editor import Chain, Editor, options_of
 
+_REPEATING = ("Add", "Div", "Max", "Min", "Mul", "Sub")
+
 
 def shuffle(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     """Depth to space, or back: a transposition."""
@@ -115,11 +117,11 @@ def repeated(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
 
 
 def expanded(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
-    """What is repeated for a sum or product alone repeats by itself; else copies beside each other."""
+    """What is repeated for a sum, product or the like alone repeats by itself; else copies beside each other."""
     before, after = editor.shapes.get(node.input[0], ()), editor.shapes.get(node.output[0], ())
     if before == after and before:
         return _nothing(editor, node)
-    if len(before) == len(after) and all(reader.op_type in ("Add", "Mul") for reader in editor.readers(node.output[0])):
+    if len(before) == len(after) and all(reader.op_type in _REPEATING for reader in editor.readers(node.output[0])):
         return _nothing(editor, node)
     if len(before) != len(after) or not all(after[1:]):
         return None

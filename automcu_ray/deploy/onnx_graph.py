@@ -14,8 +14,10 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
+from automcu_ray.deploy.batch_rules import put_images_first
+from automcu_ray.deploy.einsum import use_matrix_products
 
-_MOVES = ("MaxPool", "Flatten", "Reshape")  # each value of their output is one of their input
+MOVES = ("MaxPool", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # their values are some of their input's
 _WITH_INT8 = frozenset(  # in float because of another operator
     """Add AveragePool Cast Clip Concat Conv Flatten Gather Gemm GlobalAveragePool LeakyRelu MatMul MaxPool Mul Relu
     Reshape Resize Sigmoid Split Squeeze Transpose Unsqueeze""".split()
@@ -46,6 +48,17 @@ def values_per_image(float_onnx: bytes) -> int:
     return sum(math.prod(dim.dim_value for dim in shape) for shape in shapes)
 
 
+def computes_constants(model: onnx.ModelProto) -> bool:
+    """Return whether there are operators that no image reaches: constant, as sizes are."""
+    reached = {model.graph.input[0].name}
+    for node in model.graph.node:
+        if node.op_type == "Shape" or (reached.isdisjoint(node.input) and node.op_type not in ("Constant", "Identity")):
+            return True
+        if not reached.isdisjoint(node.input):
+            reached.update(node.output)
+    return False
+
+
 def free_batch(model: onnx.ModelProto, traced: int) -> None:
     """Give a model traced with a fixed batch size a dynamic batch axis, in place.
 
@@ -53,6 +66,9 @@ def free_batch(model: onnx.ModelProto, traced: int) -> None:
     operators that cannot be quantised; here its first dimension becomes 0, which means "as the input".
     Constant nodes become initializers, and the Identity nodes by which the exporter shares equal weights (all
     biases of an untrained network) go: the quantiser takes neither.
+
+    Raises:
+        ToolchainError: the images of a batch are mixed.
     """
     graph = model.graph
     final = {value.name for value in graph.output}
@@ -67,6 +83,8 @@ def free_batch(model: onnx.ModelProto, traced: int) -> None:
         tensor.CopyFrom(node.attribute[0].t)
         tensor.name = node.output[0]
         graph.node.remove(node)
+    use_matrix_products(model)
+    put_images_first(model, traced)
     shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
     for tensor in graph.initializer:
         sizes = numpy_helper.to_array(tensor)
@@ -98,7 +116,7 @@ def float_operators(model: onnx.ModelProto) -> tuple[str, ...]:
             stuck.add(node.op_type)
     real = stuck - {"QuantizeLinear", "DequantizeLinear"}
     real = {kind for kind in real if not kind.startswith("Q")} or real
-    return tuple(sorted(real - _WITH_INT8 or real.difference(_MOVES) or real or stuck))
+    return tuple(sorted(real - _WITH_INT8 or real.difference(MOVES) or real or stuck))
 
 
 def leading_window(model: onnx.ModelProto) -> int:
@@ -152,7 +170,7 @@ def _quantisers_behind(graph: onnx.GraphProto, node: onnx.NodeProto) -> Sequence
             found.append(reader)
             continue
         behind = [other for other in graph.node if reader.output[0] in other.input]
-        if reader.op_type not in _MOVES or not behind:
+        if reader.op_type not in MOVES or not behind:
             return []
         pending += behind
     return found

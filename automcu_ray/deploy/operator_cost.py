@@ -16,14 +16,19 @@ _WINDOWS = {"AveragePool": "kernel_shape", "MaxPool": "kernel_shape", "LRN": "si
 # Operations for each value that goes in or comes out: 1 for what moves or compares, more for series of steps.
 _BY_VALUE = {
     **dict.fromkeys(
-        """Abs Add And ArgMax Cast Clip Concat Constant ConstantOfShape DepthToSpace Div Equal Expand Flatten Gather
-        GlobalAveragePool GlobalMaxPool Greater Identity LeakyRelu Less Max Mean Min Mul Neg Not Or PRelu Pad Reciprocal
-        ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Shape Sign Slice SpaceToDepth
-        Split Sqrt Squeeze Sub Sum Tile Transpose Unsqueeze Where""".split(),
+        """Abs Add And ArgMax Cast Ceil Clip Concat Constant ConstantOfShape CumSum DepthToSpace Div Equal Expand
+        Flatten Floor Gather GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual Identity LeakyRelu Less LessOrEqual
+        Max Mean Min Mod Mul Neg Not Or PRelu Pad Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd
+        ReduceSum Relu Reshape Round Shape Sign Slice SpaceToDepth Split Sqrt Squeeze Sub Sum ThresholdedRelu Tile
+        Transpose Trilu Unsqueeze Where Xor""".split(),
         1,
     ),
     **dict.fromkeys("BatchNormalization HardSigmoid HardSwish InstanceNormalization LayerNormalization".split(), 4),
-    **dict.fromkeys("Cos Elu Erf Exp Log LogSoftmax Pow Selu Sigmoid Sin Softmax Softplus Softsign Tanh".split(), 16),
+    **dict.fromkeys(
+        """Acos Acosh Asin Asinh Atan Atanh Celu Cos Cosh Elu Erf Exp Log LogSoftmax Mish Pow ReduceLogSumExp Selu
+        Sigmoid Sin Sinh Softmax Softplus Softsign Tan Tanh""".split(),
+        16,
+    ),
     "Resize": 16,  # cubic: four by four pixels
 }
 OPERATORS = frozenset((*PRODUCTS, *_WINDOWS, *_BY_VALUE))

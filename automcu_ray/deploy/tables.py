@@ -2,9 +2,11 @@
 
 onnxruntime's quantiser leaves such operators in float. `mark` finds them before it runs; `tabulate` then replaces what
 it wrote, `int8 -> float -> function -> int8`, by a table that onnxruntime itself fills, and that Cast and Gather read.
-So the graph and its C look the same values up, on every processor.
+So the graph and its C look the same values up, on every processor. Functions of several values (softmax, quotients)
+become those of `integer_functions`.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,14 +17,17 @@ import onnx
 import onnxruntime as ort
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from automcu_ray.deploy import integer_functions
 from automcu_ray.deploy.graph_editor import Editor
+from automcu_ray.deploy.integer_functions import Scale
+from automcu_ray.deploy.onnx_graph import MOVES
 
 Shape = tuple[int, ...]
 _INT8 = frozenset("Add Cast Clip Identity LeakyRelu Mul Relu Sigmoid".split())  # the quantiser knows them, or passes
 _FLOAT = frozenset(
-    """Abs And Ceil Celu Cos Div Elu Equal Erf Exp Floor Greater GreaterOrEqual HardSigmoid HardSwish Less LessOrEqual
-    Log Max Min Mish Neg Not Or Pow PRelu Reciprocal Round Selu Sign Sin Softplus Softsign Sqrt Sub Sum Tan Tanh
-    ThresholdedRelu Where Xor""".split()
+    """Abs Acos Acosh And Asin Asinh Atan Atanh Ceil Celu Cos Cosh Div Elu Equal Erf Exp Floor Greater GreaterOrEqual
+    HardSigmoid HardSwish Less LessOrEqual Log Max Min Mish Neg Not Or Pow PRelu Reciprocal Round Selu Sign Sin Sinh
+    Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor""".split()
 )
 _MOVES = frozenset(("Gather", "Slice"))
 _EVERY = np.arange(-128, 128, dtype=np.int8)
@@ -30,7 +35,10 @@ _EVERY = np.arange(-128, 128, dtype=np.int8)
 
 @dataclass(frozen=True)
 class Island:
-    """Operators that stay in float: `nodes`, in order, work out `sink` of `root`; `closed` is a copy of the sink."""
+    """Operators that stay in float: `nodes`, in order, work out `sink` of `root`; `closed` is a copy of the sink.
+
+    Without a root it is one operator of several values: an integer function.
+    """
 
     nodes: tuple[NodeProto, ...]
     root: str
@@ -40,7 +48,7 @@ class Island:
     @property
     def moves(self) -> bool:
         """Whether it moves values, and works out none."""
-        return self.nodes[0].op_type in _MOVES
+        return bool(self.root) and self.nodes[0].op_type in _MOVES
 
 
 def mark(model: onnx.ModelProto) -> list[Island]:
@@ -50,12 +58,18 @@ def mark(model: onnx.ModelProto) -> list[Island]:
     gets one where an island begins with it.
     """
     graph = model.graph
-    if not any(node.op_type in _FLOAT | _MOVES for node in graph.node):
+    if not any(node.op_type in _FLOAT | _MOVES | integer_functions.KINDS.keys() for node in graph.node):
         return []
     shapes = Editor(model).shapes
     sizes = {tensor.name: prod(tensor.dims) for tensor in graph.initializer}
     moves = [node for node in graph.node if node.op_type in _MOVES and node.input[0] not in sizes]
     islands = [Island((node,), node.input[0], *_close(graph, node, set())) for node in moves]
+    roots = _roots(graph, shapes, sizes, {island.closed for island in islands})
+    for node in [node for node in graph.node if roots[node.output[0]] == node.output[0]]:
+        if integer_functions.is_function(node, sizes):
+            if node.op_type == "Softmax":
+                integer_functions.check_size(node, shapes[node.input[0]])
+            islands.append(Island((node,), "", *_close(graph, node, set())))
     roots = _roots(graph, shapes, sizes, {island.closed for island in islands})
     makers = {name: node for node in graph.node for name in node.output}
     final = {value.name for value in graph.output}
@@ -72,7 +86,7 @@ def mark(model: onnx.ModelProto) -> list[Island]:
             continue
         islands.append(Island(tuple(path), root, *_close(graph, node, inside)))
     _copy_input(graph, islands)
-    return islands
+    return [dataclasses.replace(island, nodes=tuple(map(_copied, island.nodes))) for island in islands]
 
 
 def excluded(model: onnx.ModelProto, islands: Sequence[Island]) -> list[str]:
@@ -92,9 +106,13 @@ def tabulate(model: onnx.ModelProto, islands: Sequence[Island]) -> None:
     graph = model.graph
     values = {tensor.name: tensor for tensor in graph.initializer}
     for island in islands:
-        entry = next(n for n in graph.node if n.op_type == "DequantizeLinear" and n.output[0] == island.root)
         exit_ = next(n for n in graph.node if n.op_type == "QuantizeLinear" and n.input[0] == island.sink)
         copy = next(n for n in graph.node if n.op_type == "QLinearLeakyRelu" and n.input[0] == exit_.output[0])
+        if not island.root:
+            made = [_function(model, island.nodes[0], exit_, copy, values)]
+            _put(graph, copy, exit_, made)
+            continue
+        entry = next(n for n in graph.node if n.op_type == "DequantizeLinear" and n.output[0] == island.root)
         rank = (
             1
             if island.moves
@@ -118,12 +136,40 @@ def tabulate(model: onnx.ModelProto, islands: Sequence[Island]) -> None:
             made.append(helper.make_node("Cast", [source], [index], name=f"{last.name}_index", to=TensorProto.INT32))
             name = f"{last.name}_table" if island.moves else last.name
             made.append(helper.make_node("Gather", [held, index], [copy.output[0]], name=name, axis=0))
-        at = list(graph.node).index(copy)
-        for node in reversed(made):
-            graph.node.insert(at, node)
-        graph.node.remove(copy)
-        graph.node.remove(exit_)
+        _put(graph, copy, exit_, made)
     drop_unread(graph)
+
+
+def _put(graph: onnx.GraphProto, copy: NodeProto, exit_: NodeProto, made: Sequence[NodeProto]) -> None:
+    at = list(graph.node).index(copy)
+    for node in reversed(made):
+        graph.node.insert(at, node)
+    graph.node.remove(copy)
+    graph.node.remove(exit_)
+
+
+def _function(
+    model: onnx.ModelProto, node: NodeProto, exit_: NodeProto, copy: NodeProto, values: Mapping[str, TensorProto]
+) -> NodeProto:
+    """Return the call of an operator's integer function; its copy has the same scale as what it copies."""
+    entries = [
+        n for name in node.input for n in model.graph.node if n.op_type == "DequantizeLinear" and n.output[0] == name
+    ]
+
+    def scale(names: Sequence[str]) -> Scale:
+        step, zero = (numpy_helper.to_array(values[name]).item() for name in names)
+        return Scale(step, zero)
+
+    reads = [scale(entry.input[1:3]) for entry in entries]
+    sources = [entry.input[0] for entry in entries]
+    return integer_functions.write(model, node, sources, reads, copy.output[0], scale(copy.input[3:5]))
+
+
+def _copied(node: NodeProto) -> NodeProto:
+    """Return a node as it is now: later rewrites are not of its island."""
+    copied = NodeProto()
+    copied.CopyFrom(node)
+    return copied
 
 
 def _close(graph: onnx.GraphProto, node: NodeProto, inside: set[str]) -> tuple[str, str]:
@@ -143,15 +189,23 @@ def _close(graph: onnx.GraphProto, node: NodeProto, inside: set[str]) -> tuple[s
 
 
 def _copy_input(graph: onnx.GraphProto, islands: list[Island]) -> None:
-    source = graph.input[0].name
-    copied = f"{source}_closed"
+    """Give islands that read the image itself, moved or not, a copy of it: nothing else may give that a scale."""
+    makers = {name: node for node in graph.node for name in node.output}
+    copies: dict[str, str] = {}
     for at, island in enumerate(islands):
-        if island.root == source:
+        for source in {island.root} if island.root else set(island.nodes[0].input):
+            before = source
+            while before in makers and makers[before].op_type in MOVES:
+                before = makers[before].input[0]
+            if before != graph.input[0].name:
+                continue
+            copied = copies.setdefault(source, f"{source}_closed")
             for node in island.nodes:
                 node.input[:] = [copied if name == source else name for name in node.input]
-            islands[at] = Island(island.nodes, copied, island.sink, island.closed)
-    if any(island.root == copied for island in islands):
-        graph.node.insert(0, helper.make_node("LeakyRelu", [source], [copied], name="input_closed", alpha=1.0))
+            islands[at] = island = dataclasses.replace(island, root=island.root and copied)
+    for source, copied in copies.items():
+        at = list(graph.node).index(makers[source]) + 1 if source in makers else 0
+        graph.node.insert(at, helper.make_node("LeakyRelu", [source], [copied], name=copied, alpha=1.0))
 
 
 def _roots(

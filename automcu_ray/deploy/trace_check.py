@@ -25,7 +25,7 @@ def check_trace(network: torch.nn.Module, example: Tensor) -> None:
     Raises:
         TracedOtherwise: they differ; names the lines where a value became Python's.
     """
-    network = copy.deepcopy(network).cpu().requires_grad_(False)
+    network = copied(network).cpu().requires_grad_(False)
     with warnings.catch_warnings(record=True) as heard, torch.random.fork_rng(devices=[]), torch.no_grad():
         warnings.simplefilter("always")
         # A function, not the module: what else is in the module (hooks, parametrizations) needs no form of TorchScript.
@@ -41,6 +41,13 @@ def check_trace(network: torch.nn.Module, example: Tensor) -> None:
             f"forward takes another way for other images{where}: it decides by their values in Python, by chance or by "
             "earlier calls, and an exported network takes one way for all; use torch.where"
         )
+
+
+def copied(network: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy of a network; tensors that it holds beside its parameters may have been computed from these."""
+    computed = [value for module in network.modules() for value in vars(module).values() if isinstance(value, Tensor)]
+    known: dict[int, Any] = {id(value): value.detach().clone() for value in computed if not value.is_leaf}
+    return copy.deepcopy(network, known)
 
 
 def _agree(network: torch.nn.Module, traced: Any, images: Tensor) -> bool:

@@ -1,6 +1,5 @@
 """A torch network as torch's exporter writes it to ONNX; apart from `export` because the jail imports so little."""
 
-import copy
 import io
 import warnings
 from collections.abc import Iterator
@@ -12,14 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.onnx import TrainingMode
 
-from automcu_ray.deploy.trace_check import check_trace
+from automcu_ray.deploy.trace_check import check_trace, copied
 
 INPUT, OUTPUT = "image", "logits"
 TRACED = 2  # batch size while tracing; not 1, which broadcasting would hide
 OPSET = 17  # the newest one the TorchScript exporter writes without conversion
 
 
-_FUNCTIONS = {name: getattr(F, name) for name in ("adaptive_avg_pool2d", "channel_shuffle", "threshold")}
+_REPLACED = ("adaptive_avg_pool2d", "channel_shuffle", "local_response_norm", "rms_norm", "threshold")
+_FUNCTIONS = {name: getattr(F, name) for name in _REPLACED}
 
 
 def _adaptive_mean(input: Tensor, output_size: Any) -> Tensor:
@@ -49,12 +49,28 @@ def _threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fa
     return torch.where(input > threshold, input, value)
 
 
+def _rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    axes = tuple(range(-len(normalized_shape), 0))
+    squares = (input * input).mean(axes, keepdim=True) + (torch.finfo(input.dtype).eps if eps is None else eps)
+    unit = input / torch.sqrt(squares)
+    return unit if weight is None else unit * weight
+
+
+def _local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Squares of neighbouring channels are added by a product with a matrix of ones and zeros."""
+    channels = torch.arange(input.shape[1])
+    apart = channels[None, :] - channels[:, None] + size // 2  # of a window that begins size // 2 before
+    near = ((apart >= 0) & (apart < size)).to(input.dtype) * (alpha / size)
+    squares = (near @ (input * input).flatten(2)).reshape(input.shape)
+    return input * (squares + k) ** -beta
+
+
 @contextmanager
 def _exportable() -> Iterator[None]:
     """Replace functions that the exporter does not know, or not in every form, by equal ones."""
-    equal = {"adaptive_avg_pool2d": _adaptive_mean, "channel_shuffle": _channel_shuffle, "threshold": _threshold}
+    equal = (_adaptive_mean, _channel_shuffle, _local_response_norm, _rms_norm, _threshold)
     try:
-        for name, function in equal.items():
+        for name, function in zip(_REPLACED, equal, strict=True):
             setattr(F, name, function)
         yield
     finally:
@@ -72,7 +88,7 @@ def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, traini
         Exception: generated networks fail here in every way there is.
     """
     # The TorchScript exporter: 0.3 s instead of 4-15 s, and global pooling stays one operator.
-    network = copy.deepcopy(network).cpu().train(training)
+    network = copied(network).cpu().train(training)
     buffer, example = io.BytesIO(), torch.zeros(TRACED, *input_shape)
     with warnings.catch_warnings(), _exportable():
         warnings.simplefilter("ignore")  # it warns that it is old, and about every shape it fixes

@@ -15,6 +15,7 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.operator_cost import OPERATORS, operations
 from automcu_ray.deploy.operator_cost import macs as count_macs
+from automcu_ray.deploy.static_sizes import infer_shapes
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
 
 MAX_BYTES = 64_000_000
@@ -137,7 +138,7 @@ def _measure(model: onnx.ModelProto) -> ForeignNetwork:
     """
     del model.graph.value_info[:]
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        inferred = infer_shapes(model)
     except onnx.shape_inference.InferenceError as error:
         raise _refusal(f"its shapes contradict each other: {str(error).strip().splitlines()[-1][:100]}") from error
     graph = inferred.graph

@@ -36,6 +36,90 @@ class Tail(nn.Module):
         return logits
 
 
+class Tokens(nn.Module):
+    """What is tried on 16 tokens of 8 channels, (N, 16, 8); where `first` is not set, on (16, N, 8)."""
+
+    def __init__(self, layer: Callable[[Tensor], Tensor], first: bool = True) -> None:
+        super().__init__()
+        self.layer, self.order = layer, (0, 2, 1) if first else (2, 0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.layer(x.flatten(2).permute(self.order))
+        return found if self.order[0] == 0 else found.permute(1, 0, 2)
+
+
+class Attention(nn.Module):
+    """nn.MultiheadAttention of a sequence with itself."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(8, 2, batch_first=first)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x, x, x, need_weights=False)[0]
+        return found
+
+
+class HandMade(nn.Module):
+    """Attention as people write it: one linear layer for queries, keys and values of all heads, taken apart."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.parts, self.fused = nn.Linear(8, 24), fused
+
+    def forward(self, x: Tensor) -> Tensor:
+        count, tokens, channels = x.shape
+        query, key, value = self.parts(x).reshape(count, tokens, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        if self.fused:
+            mixed = F.scaled_dot_product_attention(query, key, value)
+        else:
+            mixed = torch.softmax(query @ key.transpose(-2, -1) / 4**0.5, -1) @ value
+        return mixed.transpose(1, 2).reshape(count, tokens, channels)
+
+
+class ClassToken(nn.Module):
+    """A learned token before the others, and learned positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 17, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.places
+
+
+class ByHead(nn.Module):
+    """A matrix of its own for each of two heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 4, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.reshape(-1, 16, 2, 4).transpose(1, 2) @ self.weight
+
+
+class Mixer(nn.Module):
+    """A layer of MLP-Mixer that mixes tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mix = nn.LayerNorm(8), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = self.mix(self.norm(x).transpose(1, 2))
+        return x + mixed.transpose(1, 2)
+
+
+def shifted_windows(x: Tensor) -> Tensor:
+    """Attention within windows of 2x2 pixels of (N, 8, 4, 4), which are moved by one pixel before."""
+    count = x.shape[0]
+    moved = torch.roll(x.permute(0, 2, 3, 1), (-1, -1), (1, 2))
+    apart = moved.view(count, 2, 2, 2, 2, 8).permute(0, 1, 3, 2, 4, 5).reshape(-1, 4, 8)
+    mixed = torch.softmax(apart @ apart.transpose(1, 2), -1) @ apart
+    return mixed.view(count, 2, 2, 2, 2, 8).permute(0, 1, 3, 2, 4, 5).reshape(count, 4, 4, 8)
+
+
 class Signal(nn.Module):
     """Rows as channels of a signal of 36 samples: what is tried on (N, 12, 36)."""
 
@@ -97,6 +181,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {  # of each value alone
     "sin": torch.sin,
     "cos": torch.cos,
     "erf": torch.erf,
+    "atan": torch.atan,
     "sign": lambda x: x * torch.sign(x),
     "neg": lambda x: -x,
     "reciprocal": lambda x: 1 / (x.abs() + 1),
@@ -203,16 +288,66 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "MaxPool1d": lambda: Signal(nn.Sequential(nn.Conv1d(12, 6, 3), nn.ReLU(), nn.MaxPool1d(2)), 102),
     "AvgPool1d": lambda: Signal(nn.Sequential(nn.Conv1d(12, 6, 3), nn.ReLU(), nn.AvgPool1d(2)), 102),
     "AdaptiveAvgPool1d": lambda: Signal(nn.Sequential(nn.Conv1d(12, 6, 3), nn.AdaptiveAvgPool1d(1)), 6),
+    "MultiheadAttention": lambda: Tail(Tokens(Attention(True)), 128),
+    "MultiheadAttention, tokens first": lambda: Tail(Tokens(Attention(False), first=False), 128),
+    "TransformerEncoderLayer": lambda: Tail(Tokens(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), 128),
+    "TransformerEncoderLayer, norm first": lambda: Tail(
+        Tokens(nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", norm_first=True), first=False), 128
+    ),
+    "attention by hand": lambda: Tail(Tokens(HandMade(False)), 128),
+    "scaled_dot_product_attention": lambda: Tail(Tokens(HandMade(True)), 128),
+    "class token": lambda: Tail(Tokens(ClassToken()), 136),
+    "matrix by head": lambda: Tail(Tokens(ByHead()), 96),
+    "shifted windows": lambda: Tail(shifted_windows, 128),
+    "mixer of tokens": lambda: Tail(Tokens(Mixer()), 128),
+    "matmul": lambda: Tail(lambda x: x @ x.relu(), 128),
+    "bmm": lambda: Tail(lambda x: torch.bmm(x.flatten(2), x.flatten(2).transpose(1, 2)), 64),
+    "matmul of a constant": lambda: Tail(lambda x: torch.linspace(-1, 1, 20).view(5, 4) @ x, 160),
+    "einsum": lambda: Tail(lambda x: torch.einsum("bchw,bcij->bhwij", x, x).mean((3, 4)), 16),
+    "einsum of rows": lambda: Tail(lambda x: torch.einsum("nchw,ncvw->nchv", x, x.relu()), 128),
+    "softmax": lambda: Middle(lambda x: x * torch.softmax(x, 1)),
+    "softmax of rows": lambda: Tail(nn.Softmax(3), 128),
+    "Softmax2d": lambda: Middle(nn.Softmax2d()),
+    "softmin": lambda: Middle(lambda x: F.softmin(x, 1)),
+    "log_softmax": lambda: Tail(nn.LogSoftmax(1), 128),
+    "logsumexp": lambda: Tail(lambda x: torch.logsumexp(x, 1), 16),
+    "softmax of logits": lambda: _linear(nn.Softmax(1)),
+    "mean of a stack": lambda: Middle(lambda x: torch.stack([x, x.relu()]).mean(0)),
+    "stack": lambda: Tail(lambda x: torch.stack([x, x.relu()], 2), 256),
+    "sequence first": lambda: Tail(lambda x: x.flatten(2).permute(2, 0, 1).softmax(0).permute(1, 0, 2), 128),
+    "cumsum": lambda: Middle(lambda x: x.cumsum(2)),
+    "cumsum of channels": lambda: Tail(lambda x: x.cumsum(1), 128),
+    "product of channels": lambda: Tail(lambda x: (x + 1).prod(1), 16),
+    "division of two": lambda: Middle(lambda x: x / (x.mean(1, keepdim=True).abs() + 1)),
+    "maximum of two": lambda: Middle(lambda x: torch.maximum(x, x.mean(1, keepdim=True))),
+    "minimum of two": lambda: Middle(lambda x: torch.minimum(x, x.mean(1, keepdim=True))),
+    "maximum of constants": lambda: Middle(lambda x: torch.maximum(x, torch.linspace(-1, 1, 8).view(8, 1, 1))),
+    "minimum of constants": lambda: Middle(lambda x: torch.minimum(x, torch.linspace(-1, 1, 8).view(8, 1, 1))),
+    "normalize": lambda: Middle(lambda x: F.normalize(x, dim=1)),
+    "norm": lambda: Tail(lambda x: x.norm(dim=1), 16),
+    "norm of absolutes": lambda: Tail(lambda x: x.norm(p=1, dim=1), 16),
+    "amin": lambda: Tail(lambda x: x.amin(1), 16),
+    "std": lambda: Tail(lambda x: x.std((2, 3)), 8),
+    "var": lambda: Tail(lambda x: x.var((2, 3)), 8),
+    "RMSNorm": lambda: Tail(nn.RMSNorm([8, 4, 4]), 128),
+    "LocalResponseNorm": lambda: Middle(nn.LocalResponseNorm(3)),
+    "cdist": lambda: Tail(lambda x: torch.cdist(x.flatten(2), x.relu().flatten(2)), 64),
     **{name: (lambda function=function: Middle(function)) for name, function in FUNCTIONS.items()},  # type: ignore[misc]
 }
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the refusal names
-    "softmax": (lambda: Middle(lambda x: x * torch.softmax(x, 1)), "QLinearSoftmax"),
-    "mean of a stack": (lambda: Middle(lambda x: torch.stack([x, x.relu()]).mean(0)), "ReduceMean"),
-    "cumsum": (lambda: Middle(lambda x: x.cumsum(2)), "CumSum"),
-    "product of channels": (lambda: Tail(lambda x: x.prod(1), 16), "ReduceProd"),
-    "division of two": (lambda: Middle(lambda x: x / (x.mean(1, keepdim=True).abs() + 1)), "Div"),
-    "maximum of two": (lambda: Middle(lambda x: torch.maximum(x, x.mean(1, keepdim=True))), "Max"),
+    "cumprod": (lambda: Middle(lambda x: x.cumprod(2)), "aten::cumprod"),
+    "sort": (lambda: Middle(lambda x: x.sort(1).values), "TopK"),
+    "mean of a batch": (lambda: Middle(lambda x: x - x.mean(0, keepdim=True)), "ReduceMean .* along the images"),
+    "softmax of a batch": (lambda: Middle(lambda x: torch.softmax(x, 0)), "Softmax .* along the images"),
+    "product of images": (
+        lambda: Tail(lambda x: (x.flatten(1) @ x.flatten(1).T) @ x.flatten(1), 128),
+        "MatMul .* images",
+    ),
+    "grid_sample": (
+        lambda: Middle(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1)[..., :2])),
+        "GridSample|grid_sampler",
+    ),
     "GRU": (lambda: Signal(_First(nn.GRU(36, 4, batch_first=True)), 48), "GRU"),
     "LSTM": (lambda: Signal(_First(nn.LSTM(36, 4, batch_first=True)), 48), "LSTM"),
 }

@@ -51,7 +51,9 @@ class Model:
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Append a node and return its output; the onnxruntime operators are those whose name starts with Q."""
         name = f"value{len(self.nodes)}"
-        domain = "com.microsoft" if operator.startswith("Q") and operator != "QLinearConv" else ""
+        domain = (
+            "com.microsoft" if operator.startswith("Q") and operator not in ("QLinearConv", "QLinearMatMul") else ""
+        )
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, domain=domain, **attributes))
         return name
 

@@ -49,8 +49,9 @@ def pairs(
     shapes: tuple[Shape, Shape],
     written: Shape,
     numbers: Mapping[str, Field],
+    struct: str = "pairs",
 ) -> Layer:
-    """Return a sum or product, operands repeated as ONNX broadcasts them.
+    """Return a sum, a product or another function of two, operands repeated as ONNX broadcasts them.
 
     Raises:
         ValueError: they change more than twice between repeating and going on.
@@ -71,7 +72,7 @@ def pairs(
     fields: dict[str, Field] = {"counts": counts, "steps_a": steps_a, "steps_b": steps_b, **numbers}
     total = prod(written)  # an operand that is repeated is read slower than the output is written
     lags = {name: Lag(total - prod(shape), APART.after) for name, shape in zip(names, shapes, strict=True)}
-    return Layer(node, kernel, "pairs", names, y, fields, lags)
+    return Layer(node, kernel, struct, names, y, fields, lags)
 
 
 def _steps(shape: Shape, written: Shape) -> list[int]:

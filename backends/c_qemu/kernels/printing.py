@@ -19,6 +19,7 @@ _FILES = {
     "resize": ("moving.c",),
     "add": ("elementwise.c",),
     "mul": ("elementwise.c",),
+    **dict.fromkeys(("softmax", "ratio", "largest_of_two", "smallest_of_two"), ("functions.c",)),
     "max_pool": ("pooling.c",),
     "average_pool": ("pooling.c",),
     "global_pool": ("pooling.c",),
@@ -30,6 +31,7 @@ _FILES = {
         ("layers.h", "VARIANT", "PRODUCTS", "recurrent.c"),
     ),
     "connect": ("layers.h", "VARIANT", "PRODUCTS", "linear.c"),
+    "multiply_matrices": ("layers.h", "VARIANT", "PRODUCTS", "matrices.c"),
 }
 _TURNS = ("convolve", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
 _FOR_ALL = ("sigmoid", "tanh")  # tables that are the same in all layers

@@ -8,13 +8,14 @@ import onnx
 from onnx import helper, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
-from backends.c_qemu.kernels import moving, pointwise
+from backends.c_qemu.kernels import computed, moving, pointwise
 from backends.c_qemu.kernels.layer import Array, Layer, Variant
 from backends.c_qemu.kernels.recurrent import recurrent
 from backends.c_qemu.kernels.weighted import Quantised, Window, convolution, linear, quantised
 from backends.c_qemu.patches import original
 
 Shape = tuple[int, ...]
+_REPEATING = "operands that repeat along at most two stretches of axes"
 
 
 class Node:
@@ -154,12 +155,42 @@ def _gemm(node: Node, variant: Variant) -> list[Layer]:
 
 
 def _matmul(node: Node, variant: Variant) -> list[Layer]:
+    if node.inputs[3] not in node.constants or node.constant(3).ndim != 2:
+        return [_matrices(node, variant)]
     weights = node.constant(3)
-    if weights.ndim != 2:
-        raise node.error("a matrix as its second input")
     found: Quantised = quantised(weights.T, node.constant(5), None, _scales(node, 1, 4, 6), node.zero(2), node.zero(7))
     rows = int(np.prod(node.shape()[:-1]))
     return [linear(node.name, node.inputs[0], node.output, rows, found, variant)]
+
+
+def _matrices(node: Node, variant: Variant) -> Layer:
+    if min(len(node.shape(0)), len(node.shape(3))) < 2 or node.constant(4).size != 1:
+        raise node.error("two matrices with a scale each")
+    names, shapes = (node.inputs[0], node.inputs[3]), (node.shape(0), node.shape(3))
+    scale, zeros = _scales(node, 1, 4, 6)[0], (node.zero(2), node.zero(5), node.zero(7))
+    try:
+        return computed.matrices(node.name, names, node.output, shapes, scale, zeros, variant)
+    except ValueError:
+        raise node.error("as many matrices on both sides, or one for all,") from None
+
+
+def _softmax(node: Node, variant: Variant) -> list[Layer]:
+    shape = node.shape()
+    axis = node.ints("axes", ())[0] % len(shape)
+    about = node.constant(1), int(node.constant(2)), int(node.constant(3))
+    return [computed.softmax(node.name, node.inputs[0], node.output, shape, axis, *about)]
+
+
+def _of_two(node: Node, variant: Variant) -> list[Layer]:
+    names, shapes = (node.inputs[0], node.inputs[1]), (node.shape(0), node.shape(1))
+    constants = tuple(node.constant(at) for at in range(2, len(node.inputs)))
+    try:
+        if node.kind == "Int8Ratio":
+            return [computed.ratio(node.name, names, node.output, shapes, node.written, constants)]
+        kernel = {"Int8Largest": "largest_of_two", "Int8Smallest": "smallest_of_two"}[node.kind]
+        return [computed.extreme(node.name, kernel, names, node.output, shapes, node.written, constants)]
+    except ValueError:
+        raise node.error(_REPEATING) from None
 
 
 def _max_pool(node: Node, variant: Variant) -> list[Layer]:
@@ -217,7 +248,7 @@ def _pairs(node: Node, kernel: str, numbers: Mapping[str, float]) -> Layer:
     try:
         return pointwise.pairs(node.name, kernel, names, node.output, shapes, node.written, numbers)
     except ValueError:
-        raise node.error("operands that repeat along at most two stretches of axes") from None
+        raise node.error(_REPEATING) from None
 
 
 def _lookup(node: Node, variant: Variant) -> list[Layer]:
@@ -298,6 +329,8 @@ _READERS: dict[str, Callable[[Node, Variant], list[Layer]]] = {
     "QLinearConv": _conv,
     "QGemm": _gemm,
     "QLinearMatMul": _matmul,
+    "Int8Softmax": _softmax,
+    **dict.fromkeys(("Int8Ratio", "Int8Largest", "Int8Smallest"), _of_two),
     "MaxPool": _max_pool,
     "QLinearAveragePool": _average_pool,
     "QLinearGlobalAveragePool": _global_pool,

@@ -310,4 +310,5 @@ INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int 
     }
 }
 #define ROWS_AT_ONCE 4
+#define FOURS_TOGETHER
 #define ROW_BYTES(inputs) (((inputs) + 3) / 4 * 4)
