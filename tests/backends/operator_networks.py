@@ -61,6 +61,14 @@ class _First(nn.Module):
         return found
 
 
+class _Cell(_First):
+    """The cell state that an LSTM ends with."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        cell: Tensor = self.layer(x)[1][1][0]
+        return cell
+
+
 def _linear(middle: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3, stride=3), nn.Flatten(), nn.Linear(64, 16), middle, nn.Linear(16, CLASSES))
 
@@ -203,16 +211,17 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "MaxPool1d": lambda: Signal(nn.Sequential(nn.Conv1d(12, 6, 3), nn.ReLU(), nn.MaxPool1d(2)), 102),
     "AvgPool1d": lambda: Signal(nn.Sequential(nn.Conv1d(12, 6, 3), nn.ReLU(), nn.AvgPool1d(2)), 102),
     "AdaptiveAvgPool1d": lambda: Signal(nn.Sequential(nn.Conv1d(12, 6, 3), nn.AdaptiveAvgPool1d(1)), 6),
+    "mean of a stack": lambda: Middle(lambda x: torch.stack([x, x.relu()]).mean(0)),
+    "GRU": lambda: Signal(_First(nn.GRU(36, 4, batch_first=True)), 48),
+    "LSTM": lambda: Signal(_First(nn.LSTM(36, 4, batch_first=True)), 48),
     **{name: (lambda function=function: Middle(function)) for name, function in FUNCTIONS.items()},  # type: ignore[misc]
 }
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the refusal names
     "softmax": (lambda: Middle(lambda x: x * torch.softmax(x, 1)), "QLinearSoftmax"),
-    "mean of a stack": (lambda: Middle(lambda x: torch.stack([x, x.relu()]).mean(0)), "ReduceMean"),
     "cumsum": (lambda: Middle(lambda x: x.cumsum(2)), "CumSum"),
     "product of channels": (lambda: Tail(lambda x: x.prod(1), 16), "ReduceProd"),
     "division of two": (lambda: Middle(lambda x: x / (x.mean(1, keepdim=True).abs() + 1)), "Div"),
     "maximum of two": (lambda: Middle(lambda x: torch.maximum(x, x.mean(1, keepdim=True))), "Max"),
-    "GRU": (lambda: Signal(_First(nn.GRU(36, 4, batch_first=True)), 48), "GRU"),
-    "LSTM": (lambda: Signal(_First(nn.LSTM(36, 4, batch_first=True)), 48), "LSTM"),
+    "LSTM's cell": (lambda: Signal(_Cell(nn.LSTM(36, 4, batch_first=True)), 4), "gives its cell state away"),
 }

@@ -8,7 +8,6 @@ import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
-from onnx import helper
 
 from automcu_ray.deploy.export import DeployedNetwork, deploy, deploy_traced, normalize
 from automcu_ray.deploy.tracing import trace
