@@ -73,6 +73,6 @@ def recurrent(
         fields["start_s"] = starts[1].reshape(-1).astype(np.int16)
     room = {"GRU": 4, "LSTM": 4, "RNN": 1}[body.name] * hidden
     scratch = 2 * hidden * wide + hidden + inputs + room + ALIGNMENT - 1
-    return Layer(
-        node, f"recur_{kernel[body.name]}", "recurrent", (x,), y, fields, {}, scratch, np.concatenate(scales), bound
-    )
+    name, factors = f"recur_{kernel[body.name]}", np.concatenate(scales)
+    kept = 2 * hidden * wide + hidden
+    return Layer(node, name, "recurrent", (x,), y, fields, {}, scratch, factors, bound, state_bytes=kept)
