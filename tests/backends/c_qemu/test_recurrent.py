@@ -145,7 +145,7 @@ def test_steps_are_those_of_onnxruntime_however_long_a_state_is_carried(
     network = stepping.one_step()
     data = in_steps(stepping.encode(signals(4))).reshape(-1, 6)
     (tmp_path / "net.c").write_text(generate(stepping, form=Form(steps=True)).source)
-    subprocess.run(["gcc", *FLAGS, "net.c", "-o", "net.so", "-lm"], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", *FLAGS, "-std=c99", "-Wpedantic", "net.c", "-o", "net.so", "-lm"], cwd=tmp_path, check=True)
     library = ctypes.CDLL(str(tmp_path / "net.so"))
     for restart in (12, len(data)):
         found = np.zeros((len(data), 5), np.int8)
