@@ -22,6 +22,7 @@ from automcu_ray.deploy.bounded import BUSY, encode, receive
 from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
 from automcu_ray.deploy.onnx_graph import with_batch_one
 from automcu_ray.deploy.pixels import Pixels
+from automcu_ray.deploy.step_network import step_network
 from automcu_ray.deploy.untrusted_onnx import check_foreign
 
 MAX_JOB_BYTES = 16 << 30  # images of a whole split, sent by ourselves
@@ -63,12 +64,19 @@ def single(about: dict[str, Any], blobs: list[bytes]) -> Answer:
     return {}, [with_batch_one(blobs[0]).SerializeToString()]
 
 
+def steps(about: dict[str, Any], blobs: list[bytes]) -> Answer:
+    """Answer with the network of one step."""
+    made = step_network(with_batch_one(blobs[0]), tuple(about["input_shape"]))
+    return {}, [with_batch_one(made.SerializeToString()).SerializeToString()]
+
+
 JOBS: dict[str, Callable[[dict[str, Any], list[bytes]], Answer]] = {
     "adopt": adopt,
     "check": check,
     "deploy": deploy,
     "run": run,
     "single": single,
+    "steps": steps,
 }
 
 

@@ -43,6 +43,7 @@ from automcu_ray.deploy.onnx_graph import (
 from automcu_ray.deploy.onnx_graph import operators as operators
 from automcu_ray.deploy.onnx_rewrites import rectify_copies
 from automcu_ray.deploy.own_names import in_words, take_over
+from automcu_ray.deploy.step_network import step_network
 from automcu_ray.deploy.tables import Island, drop_unread, excluded, mark, tabulate
 from automcu_ray.deploy.trace_check import TracedOtherwise
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
@@ -117,6 +118,17 @@ class DeployedNetwork:
     def values(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         """Return the outputs (N, outputs) of `run` as real values."""
         return self.real(self.run(images))
+
+    def one_step(self) -> ModelProto:
+        """Return the network of one step of a stream, as `with_batch_one` returns the whole: see `step_network`.
+
+        Raises:
+            ToolchainError: it has none.
+        """
+        if self.foreign:
+            asked = {"input_shape": self.input_shape}
+            return onnx.load_from_string(run_bounded("steps", asked, [self.onnx])[1][0])
+        return with_batch_one(step_network(with_batch_one(self.onnx), self.input_shape).SerializeToString())
 
     def accuracy(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[Any]) -> float:
         """Return the share of images whose largest output is the label's; the first one wins a tie."""

@@ -84,11 +84,12 @@ def _why_not(editor: Editor, node: NodeProto) -> str:
 
 def _why_not_int8(editor: Editor, node: NodeProto) -> str:
     options, count = options_of(node), 1 + _both(node)
-    wanted = {"GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"], "RNN": ["Tanh"]}[node.op_type]
+    kind: str = node.op_type
+    wanted = {"GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"], "RNN": ["Tanh"]}[kind]
     found = [one.decode() for one in options.get("activations", [])] or wanted * count
-    rectifies = node.op_type == "RNN" and set(found) == {"Relu"}
+    rectifies = kind == "RNN" and set(found) == {"Relu"}
     if found != wanted * count and not rectifies:
-        return f"has activations {', '.join(found)}, not {', '.join(wanted)}" + " or Relu" * (node.op_type == "RNN")
+        return f"has activations {', '.join(found)}, not {', '.join(wanted)}" + " or Relu" * (kind == "RNN")
     if options.get("clip") or options.get("input_forget"):
         return "has the option clip or input_forget"
     starts = [editor.constants[name] for name in node.input[5:6] if name in editor.constants]
@@ -121,9 +122,9 @@ def _in_one_direction(editor: Editor, node: NodeProto, steps: int) -> list[NodeP
             made.append(helper.make_node("Gather", [parts[-1], place], [f"{near}_taken"], name=f"{near}_taken", axis=0))
             made.append(helper.make_node("Squeeze", [f"{near}_taken", axis], [ends[-1]], name=f"{near}_end"))
     if len(ways) > 1:
-        for result, names, axis in ((every, parts, 1), (last, ends, 0)):
+        for result, names, along in ((every, parts, 1), (last, ends, 0)):
             if result:
-                made.append(helper.make_node("Concat", names, [result], name=f"{node.name}_joined{axis}", axis=axis))
+                made.append(helper.make_node("Concat", names, [result], name=f"{node.name}_joined{along}", axis=along))
     if taken is not None:
         axis = editor.constant(node.name, np.array([0]))
         made.append(helper.make_node("Squeeze", [last, axis], [taken[-1].output[0]], name=taken[-1].name))
@@ -141,9 +142,11 @@ def _layer(editor: Editor, node: NodeProto, number: int, way: str, near: str) ->
     starts = list[NodeProto]()
     for place in range(5, len(node.input)):
         start, name = editor.constants.get(node.input[place]), f"{near}_start{place}"
-        used = start is not None and start.any()
-        names.append(name if used else "")
-        starts += for_all_images(names[0], start[part, :1], name, editor.constant) if used else []
+        if start is None or not start.any():
+            names.append("")
+            continue
+        names.append(name)
+        starts += for_all_images(names[0], start[part, :1], name, editor.constant)
     one = helper.make_node(node.op_type, names, [], name=near, **({} if way == "forward" else {"direction": way}))
     for attribute in node.attribute:
         if attribute.name == "activations":

@@ -1,7 +1,8 @@
 """Recurrent layers at int8: a Scan whose body is one step, in int8 products, tables and whole numbers.
 
-onnxruntime's quantiser leaves such layers in float. `prepare` closes them off before it runs, as `tables.mark` does with
-other islands, `replace` puts the Scan in their place. Weights lie in its body: once, however many steps there are.
+onnxruntime's quantiser leaves such layers in float. `prepare` closes them off before it runs, as `tables.mark` does
+with other islands, `put_steps` puts the Scan in their place. Weights lie in its body: once, however many steps there
+are.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,8 @@ class Recurrent:
     @property
     def result(self) -> str:
         """The name of what it gives."""
-        return self.node.output[0 if self.every else 1]
+        name: str = self.node.output[0 if self.every else 1]
+        return name
 
 
 def prepare(model: onnx.ModelProto) -> list[Recurrent]:
@@ -269,7 +271,7 @@ class _Steps:
         return self._give("Gather", self._constant(name, values), self._wide(places), axis=0)
 
     def _shifted(self, value: str, bits: int) -> str:
-        """value / 2^bits, to the nearest, half up; division alone would round towards zero."""
+        """Value / 2^bits, to the nearest, half up; division alone would round towards zero."""
         total = self._give("Add", value, self._int(1 << bits >> 1)) if bits else value
         rest = self._give("Mod", total, self._int(1 << bits))
         return self._give("Div", self._give("Sub", total, rest), self._int(1 << bits))

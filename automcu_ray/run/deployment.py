@@ -138,6 +138,7 @@ def deploy(
         seed=config.seed,
         jail=config.finalist_jail,
         second_opinions=plan.second_opinions,
+        recording=dataset.recording,
     )
     started_s = time.monotonic()
     with held(folder.path):

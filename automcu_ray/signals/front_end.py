@@ -40,6 +40,11 @@ class AudioWindow(FrozenModel):
         """Samples after which a window moves on by one row."""
         return self.spectrum.hop
 
+    @property
+    def steps(self) -> int:
+        """Rows of one window."""
+        return self.frames
+
     def window(self, samples: Samples) -> NDArray[np.uint8]:
         """Return the picture (1, frames, features) of the first `span` samples (samples, 1)."""
         return self.spectrum.rows(samples[: self.span, 0])[None]
@@ -101,6 +106,11 @@ class SampleWindow(FrozenModel):
     def step(self) -> int:
         """Samples after which a window moves on by one column."""
         return 1
+
+    @property
+    def steps(self) -> int:
+        """Columns of one window."""
+        return self.length
 
     def counts(self, values: NDArray[np.float64]) -> Samples:
         """Return physical values (n, channels) as a sensor's whole numbers, cut to 16 bits."""

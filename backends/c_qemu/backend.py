@@ -45,6 +45,7 @@ PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
 FIRMWARE = Path(__file__).parent / "firmware"
 Optimise = Literal["speed", "size", "auto"]
 Patches = Literal["never", "auto"]
+Stream = Literal["window", "steps"]
 PROBE = "probe_net"  # the network with marks between its layers; the linker script knows it by its end
 
 
@@ -56,6 +57,9 @@ class CQemuBackend(Backend):
     `optimise` is for speed, for size (fewer bytes of code, several times the instructions), or `auto`: for speed, and
     for size where only that fits. With `patches` on `auto` a network that needs too much RAM is tried with its first
     layers computed patch by patch; then the analytic rung refuses less, and sizes do not follow its bounds.
+
+    With `stream` on `steps` a stream keeps a recurrent network's states, of two windows under way, in place of the
+    window, and works out one step a sample; answers are those of the windows.
 
     The firmware holds network, serial harness and a stack of `stack_bytes`, or more where the network's deepest calls
     could need more. Parameters and MACs are left to the network's own description, latency to a real board.
@@ -72,19 +76,22 @@ class CQemuBackend(Backend):
         stack_bytes: int = 1024,
         optimise: Optimise = "auto",
         patches: Patches = "never",
+        stream: Stream = "window",
         run: Runner = run_confined,
     ) -> None:
         super().__init__(run=run)
-        for name, found, choices in (("optimise", optimise, Optimise), ("patches", patches, Patches)):
+        asked = (("optimise", optimise, Optimise), ("patches", patches, Patches), ("stream", stream, Stream))
+        for name, found, choices in asked:
             if found not in get_args(choices):
                 raise ConfigError(f"{name} should be one of {', '.join(get_args(choices))}, found {found!r}.")
         self.stack_bytes, self.optimise, self.patches = stack_bytes, optimise, patches
+        self.stream = stream
         self.follows_bounds = patches == "never"
 
     def version(self) -> str:
         packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
         ours = digest(FIRMWARE.parent, *SHARED)
-        options = f"stack {self.stack_bytes} B, {self.optimise}, patches {self.patches}"
+        options = f"stack {self.stack_bytes} B, {self.optimise}, patches {self.patches}, stream by {self.stream}"
         return f"{packages}, {gnu_versions(self.run)}, ours {ours}, {options}"
 
     def unsuitable(self, task: Task) -> str:
@@ -97,9 +104,11 @@ class CQemuBackend(Backend):
         return footprint.check(bounds, task.ram_limit_bytes, task.flash_limit_bytes)
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
-        form = Form(small=self.optimise == "size")
+        steps = self.stream == "steps" and fed_by(deployed) is not None
+        form = Form(small=self.optimise == "size", steps=steps)
         made, arena_bytes = self._build(deployed, target, constraints, workdir, form)
         for other in self._other_forms(deployed, target.core, made.report, arena_bytes):
+            other = dataclasses.replace(other, steps=steps, stage=None if steps else other.stage)
             if made.report.feasible:
                 break
             spent = made.report.seconds_by_rung
@@ -131,7 +140,10 @@ class CQemuBackend(Backend):
         code = generate(deployed, target.core, form=form)
         texts, front_end = {"net.c": code.source, "net.h": code.header}, fed_by(deployed)
         if front_end is not None:
-            texts |= {"stream.c": stream_source(front_end), "stream.h": stream_header(front_end)}
+            texts |= {
+                "stream.c": stream_source(front_end, steps=form.steps),
+                "stream.h": stream_header(front_end, steps=form.steps),
+            }
         sources = [workdir / name for name in texts]
         for path, text in zip(sources, texts.values(), strict=True):
             path.write_text(text)
@@ -173,9 +185,10 @@ class CQemuBackend(Backend):
     def profiled(
         self, deployed: DeployedNetwork, target: McuTarget, built: FeasibilityReport, workdir: Path
     ) -> Probe | None:
-        if target.emulator is None or deployed.precision != "int8":
+        form = Form.of(built.notes)
+        if target.emulator is None or deployed.precision != "int8" or form.steps:
             return None
-        code = generate(deployed, target.core, form=Form.of(built.notes))
+        code = generate(deployed, target.core, form=form)
         source, nodes = code.with_marks
         (workdir / f"{PROBE}.c").write_text(source)
         self._compile(target.core, workdir, [PROBE])

@@ -93,7 +93,7 @@ def generate(
     if found := _FORBIDDEN.search(made.source):
         raise ToolchainError(f"the generated C should not allocate or print, found {found[1]}().")
     planned = made.schedule
-    header = _header(deployed, planned.arena_bytes, made.signature)
+    header = _header(deployed, planned.arena_bytes, made.signature, form.steps and deployed.precision == "int8")
     nodes = {call.op: made.made_by[call.writes[0]] for call in planned.calls} if deployed.precision == "int8" else {}
     memory = _memory(planned, made.made_by)
     about = (
@@ -140,7 +140,14 @@ def _memory(planned: Schedule, made_by: dict[str, str]) -> MemoryMap:
     )
 
 
-def _header(deployed: DeployedNetwork, arena_bytes: int, signature: str) -> str:
+_STEP = """
+/* One step of a window: its state (0 or 1), whether the window begins, the step's values. Logits are those of a window
+ * that would end here. net() is as many steps, with a state of its own. */
+void net_step(uint32_t state, int begins, const int8_t *values, int8_t *logits);
+"""
+
+
+def _header(deployed: DeployedNetwork, arena_bytes: int, signature: str, steps: bool) -> str:
     channels, height, width = deployed.input_shape
     size = deployed.output_dtype.itemsize
     macros: dict[str, object] = {
@@ -180,7 +187,7 @@ extern "C" {{
 #endif
 
 void net({signature.replace("restrict ", "")});
-
+{_STEP if steps else ""}
 #ifdef __cplusplus
 }}
 #endif

@@ -145,6 +145,14 @@ class _First(nn.Module):
         return found
 
 
+class _Cell(_First):
+    """The cell state that an LSTM ends with."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        cell: Tensor = self.layer(x)[1][1][0]
+        return cell
+
+
 def _linear(middle: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3, stride=3), nn.Flatten(), nn.Linear(64, 16), middle, nn.Linear(16, CLASSES))
 
@@ -332,6 +340,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "RMSNorm": lambda: Tail(nn.RMSNorm([8, 4, 4]), 128),
     "LocalResponseNorm": lambda: Middle(nn.LocalResponseNorm(3)),
     "cdist": lambda: Tail(lambda x: torch.cdist(x.flatten(2), x.relu().flatten(2)), 64),
+    "GRU": lambda: Signal(_First(nn.GRU(36, 4, batch_first=True)), 48),
+    "LSTM": lambda: Signal(_First(nn.LSTM(36, 4, batch_first=True)), 48),
     **{name: (lambda function=function: Middle(function)) for name, function in FUNCTIONS.items()},  # type: ignore[misc]
 }
 
@@ -348,6 +358,5 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the ref
         lambda: Middle(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1)[..., :2])),
         "GridSample|grid_sampler",
     ),
-    "GRU": (lambda: Signal(_First(nn.GRU(36, 4, batch_first=True)), 48), "GRU"),
-    "LSTM": (lambda: Signal(_First(nn.LSTM(36, 4, batch_first=True)), 48), "LSTM"),
+    "LSTM's cell": (lambda: Signal(_Cell(nn.LSTM(36, 4, batch_first=True)), 4), "gives its cell state away"),
 }

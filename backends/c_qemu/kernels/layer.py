@@ -30,7 +30,7 @@ class Layer:
     become constants of their own. With `parts` there is a struct and a call for each input, all to one output. The
     output may lie over an input at the `lags` (in bytes), from the end too where the kernel can turn round. `bound` is
     the largest |sum * scale| that can come up. `roomy` computes the same faster, with more scratch; `small` with a
-    kernel that other layers need anyway.
+    kernel that other layers need anyway. `state_bytes` is what it keeps from step to step.
     """
 
     node: str
@@ -47,6 +47,7 @@ class Layer:
     parts: tuple[Mapping[str, Field], ...] = ()
     roomy: "Layer | None" = None
     small: "Layer | None" = None
+    state_bytes: int = 0
 
     @property
     def structs(self) -> tuple[Mapping[str, Field], ...]:

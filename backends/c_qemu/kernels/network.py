@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.step_network import step_shape
 from automcu_ray.deploy.tracing import INPUT, OUTPUT
 from automcu_ray.problem.target import Core
 from automcu_ray.sizing.peak_memory import ANYWHERE, APART, Lag
@@ -14,6 +15,7 @@ from backends.c_qemu.kernels.reading import read
 from backends.c_qemu.patches import PatchedGraph
 from backends.c_qemu.planner import live_bytes
 from backends.c_qemu.schedule import Call, Schedule, schedule
+from backends.c_qemu.stream.printing import STATES
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,29 @@ class Printed:
     schedule: Schedule
     made_by: dict[str, str]
     weights: dict[str, int]
+
+
+_BY_STEPS = """
+void net_step(uint32_t state, int begins, const int8_t *values, int8_t *logits) {{
+    net_state = state;
+    net_begins = begins;
+    one_step((const int8_t (*)[{values}])values, (void *)logits);
+}}
+/* A whole window, with a state of its own. */
+void net({signature}) {{
+    int8_t values[{values}];
+    for (int t = 0; t < {steps}; t++) {{
+        for (int i = 0; i < {values}; i++) values[i] = ((const int8_t *)image)[t * {by_step} + i * {by_value}];
+        net_step(NET_STATES - 1, t == 0, values, (int8_t *)logits);
+    }}
+}}
+"""
+
+
+def _places(input_shape: tuple[int, int, int]) -> dict[str, int]:
+    """Return how far apart neighbours are in an image: from step to step, from value to value."""
+    _, height, width = input_shape
+    return {"by_step": 1, "by_value": width} if height == 1 else {"by_step": width, "by_value": 1}
 
 
 def lags(layer: Layer) -> dict[str, Lag]:
@@ -44,7 +69,7 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int
         ToolchainError: an operator, or a form of one, that no kernel computes.
     """
     variant: Variant = "scalar" if form.small else variant_of(core)
-    model = deployed.with_batch_one()
+    model = deployed.one_step() if form.steps else deployed.with_batch_one()
     layers, shapes, constants = read(model if form.stage is None else PatchedGraph(model).graph(form.stage), variant)
     if form.small:
         layers = [replace(layer.small or layer, roomy=None) for layer in layers]
@@ -54,7 +79,13 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int
         f"const int8_t {printing.INPUT}[1][{channels}][{height}][{width}], "
         f"int8_t {printing.OUTPUT}[1][{deployed.num_classes}]"
     )
-    text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, form.small)
+    if form.steps:
+        steps, values = step_shape(deployed.input_shape)
+        own = f"const int8_t {printing.INPUT}[1][{values}], int8_t {printing.OUTPUT}[1][{deployed.num_classes}]"
+        text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), own, variant, form.small, STATES + 1)
+        text += _BY_STEPS.format(signature=signature, steps=steps, values=values, **_places(deployed.input_shape))
+    else:
+        text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, form.small)
     weights: dict[str, int] = {}
     for layer in layers:
         if layer.weights_bytes:

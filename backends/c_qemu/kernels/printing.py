@@ -47,6 +47,7 @@ def print_c(
     signature: str,
     variant: Variant,
     small: bool = False,
+    states: int = 0,
 ) -> str:
     """Return `net.c`.
 
@@ -58,10 +59,12 @@ def print_c(
         signature: of net().
         variant: of the kernels.
         small: whether code bytes count more than speed.
+        states: that are kept from step to step, where the network is one step: `one_step` in place of net(); else 0.
     """
     needed = ["common.c", "requantise.c", *_kernel_files(layers, variant)]
     texts = ["#define NET_WIDE_SCALES"] if any(layer.is_wide for layer in layers) else []
     texts += ["#define NET_SMALL"] if small else []
+    texts += [f"#define NET_STATES {states}"] if states else []
     texts += [(SOURCES / name).read_text() for name in needed]
     places = {name: f"{ARENA} + {offset}" for name, offset in made.offsets.items()}
     places |= {ends[0]: f"(const int8_t *){INPUT}", ends[1]: f"(int8_t *){OUTPUT}"}
@@ -71,7 +74,11 @@ def print_c(
     arrays: dict[tuple[str, bytes], str] = {}
     for number, layer in enumerate(layers):
         for part, fields in enumerate(layer.structs):
-            texts += _struct(_name(number, layer, part), layer, fields, number in made.descending, arrays)
+            name = _name(number, layer, part)
+            if states and layer.state_bytes:
+                room = f"{states} * {layer.state_bytes}"
+                texts.append(f"static int8_t {name}_kept[{room}] __attribute__((aligned(4)));")
+            texts += _struct(name, layer, fields, number in made.descending, arrays, states)
     if made.arena_bytes:
         texts.append(f"static int8_t {ARENA}[{made.arena_bytes}] __attribute__((aligned(8)));\n")
     calls = []
@@ -83,7 +90,8 @@ def print_c(
             continue
         calls += _calls(call.op, layers[call.op], places, made.offsets)
     body = "".join(f"    {line}\n" for line in calls)
-    return "\n".join([*texts, f"void net({signature}) {{\n{body}}}\n"])
+    head = "static void one_step" if states else "void net"
+    return "\n".join([*texts, f"{head}({signature}) {{\n{body}}}\n"])
 
 
 def scratch_name(number: int) -> str:
@@ -118,7 +126,12 @@ def _calls(number: int, layer: Layer, places: dict[str, str], offsets: dict[str,
 
 
 def _struct(
-    name: str, layer: Layer, fields: Mapping[str, Field], descending: bool, known: dict[tuple[str, bytes], str]
+    name: str,
+    layer: Layer,
+    fields: Mapping[str, Field],
+    descending: bool,
+    known: dict[tuple[str, bytes], str],
+    states: int,
 ) -> list[str]:
     """Return a layer's arrays and struct; patches of one node share arrays, and `known` has their names."""
     texts, values = [], {}
@@ -132,6 +145,8 @@ def _struct(
             values[key] = known[told]
         else:
             values[key] = _number(value)
+    if states and layer.state_bytes:
+        values["kept"] = f"{name}_kept"
     if descending:
         if layer.kernel not in _TURNS:
             raise ToolchainError(f"{layer.kernel} cannot be computed from the end, as it was planned.")

@@ -1,6 +1,6 @@
 """Recurrent layers: what `automcu_ray/deploy/recurrent_steps.py` wrote as a Scan becomes one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -29,7 +29,8 @@ def recurrent(
     Args:
         node: its name in reports.
         body: of the Scan: one step.
-        x: the data, of `shape` (steps, 1, inputs).
+        x: the data.
+        shape: of the data: (steps, 1, inputs).
         y: what it gives: all steps, or the last.
         starts: the states that it begins with.
         way: 1 where the last step comes first.
@@ -72,6 +73,6 @@ def recurrent(
         fields["start_s"] = starts[1].reshape(-1).astype(np.int16)
     room = {"GRU": 4, "LSTM": 4, "RNN": 1}[body.name] * hidden
     scratch = 2 * hidden * wide + hidden + inputs + room + ALIGNMENT - 1
-    return Layer(
-        node, f"recur_{kernel[body.name]}", "recurrent", (x,), y, fields, {}, scratch, np.concatenate(scales), bound
-    )
+    name, factors = f"recur_{kernel[body.name]}", np.concatenate(scales)
+    kept = 2 * hidden * wide + hidden
+    return Layer(node, name, "recurrent", (x,), y, fields, {}, scratch, factors, bound, state_bytes=kept)

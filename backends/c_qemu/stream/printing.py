@@ -9,21 +9,30 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.signals.front_end import AudioWindow, SampleWindow
 from automcu_ray.signals.spectrum import tables
 
+STATES = 2  # windows under way at once: each begins in the middle of the one before
 _C = Path(__file__).parent / "c"
 _LINE = 20  # numbers
 MOST_CHANNELS = 32  # firmware/main.c has room for so many values
 
 
-def stream_header(front_end: AudioWindow | SampleWindow) -> str:
-    """Return `stream.h`."""
-    units = ""
+def stream_header(front_end: AudioWindow | SampleWindow, *, steps: bool = False) -> str:
+    """Return `stream.h`; `steps` as for `stream_source`."""
+    units, each = "", "the window"
+    kept = """The window of the
+ * last STREAM_SPAN samples is kept as the network's input; it moves on by STREAM_STEP."""
+    window = "const int8_t *stream_input(void); /* the window, as the network reads it */"
+    if steps:
+        window = ""
+        each = "the last window that is whole"
+        kept = """A window of
+ * STREAM_SPAN samples begins in the middle of the one before, and takes a step every STREAM_STEP samples."""
     if isinstance(front_end, SampleWindow):
         listed = ", ".join(f"{value!r}f" for value in front_end.units_per_count)
         units = f"#define STREAM_UNITS_PER_COUNT {{{listed}}} /* a channel's physical unit for each count */\n"
     return f"""/* Samples in, answers out: needs net.c. Generated; do not edit.
  *
- * A sample is STREAM_CHANNELS values of 16 bits beside each other, STREAM_RATE_HZ times a second. The window of the
- * last STREAM_SPAN samples is kept as the network's input; it moves on by STREAM_STEP. Nothing is allocated.
+ * A sample is STREAM_CHANNELS values of 16 bits beside each other, STREAM_RATE_HZ times a second. {kept}
+ * Nothing is allocated.
  */
 #ifndef STREAM_H
 #define STREAM_H
@@ -42,8 +51,8 @@ extern "C" {{
 extern const uint32_t stream_channels, stream_block; /* for a driver: values of a sample, samples of a transfer */
 void stream_reset(void); /* first, and wherever samples are missing */
 void stream_feed(const int16_t *samples, uint32_t count);
-int stream_result(int8_t *scores); /* 1 and the network's answer to the window; 0 while too little has been fed */
-const int8_t *stream_input(void); /* the window, as the network reads it */
+int stream_result(int8_t *scores); /* 1 and the network's answer to {each}; 0 while too little has been fed */
+{window}
 
 #ifdef __cplusplus
 }}
@@ -53,15 +62,22 @@ const int8_t *stream_input(void); /* the window, as the network reads it */
 """
 
 
-def stream_source(front_end: AudioWindow | SampleWindow) -> str:
-    """Return `stream.c`.
+def stream_source(front_end: AudioWindow | SampleWindow, *, steps: bool = False) -> str:
+    """Return `stream.c`; with `steps` it keeps the network's states in place of the window.
 
     Raises:
-        ToolchainError: more channels than the harness has room for.
+        ToolchainError: more channels than the harness has room for, or windows that have no middle.
     """
     if front_end.channels > MOST_CHANNELS:
         raise ToolchainError(f"a stream has at most {MOST_CHANNELS} channels, found {front_end.channels}.")
-    parts = _audio(front_end) if isinstance(front_end, AudioWindow) else _samples(front_end)
+    length = front_end.steps
+    parts = _audio(front_end, steps) if isinstance(front_end, AudioWindow) else _samples(front_end, steps)
+    kept, room = "window.c", "NET_INPUT_BYTES"
+    if steps:
+        if length % STATES:
+            raise ToolchainError(f"a stream by steps wants a window of an even number of steps, found {length}.")
+        kept, room = "steps.c", f"NET_INPUT_BYTES / {length}"
+        parts = _defines({"STEPS": length, "STATES": STATES}) + parts
     return f"""/* Generated; do not edit. */
 #include <string.h>
 
@@ -72,23 +88,13 @@ def stream_source(front_end: AudioWindow | SampleWindow) -> str:
 const uint32_t stream_channels = STREAM_CHANNELS, stream_block = {max(1, MOST_CHANNELS // front_end.channels)};
 
 /* A section of its own, so that a linker script can put it where the network's input lies. */
-static int8_t stream_window[NET_INPUT_BYTES] __attribute__((section(".net_input"), aligned(8)));
-static uint32_t seen; /* rows or columns, up to a whole window */
+static int8_t stream_window[{room}] __attribute__((section(".net_input"), aligned(8)));
 
-{(_C / f"{front_end.kind}.c").read_text()}
-int stream_result(int8_t *scores) {{
-    if (seen < LENGTH) return 0;
-    net((void *)stream_window, (void *)scores);
-    return 1;
-}}
-
-const int8_t *stream_input(void) {{
-    return stream_window;
-}}
-"""
+{(_C / kept).read_text()}
+{(_C / f"{front_end.kind}.c").read_text()}"""
 
 
-def _audio(window: AudioWindow) -> str:
+def _audio(window: AudioWindow, steps: bool) -> str:
     spectrum, made = window.spectrum, tables(window.spectrum)
     coefficients = spectrum.coefficients if spectrum.features == "mfcc" else 0
     numbers = {
@@ -98,7 +104,7 @@ def _audio(window: AudioWindow) -> str:
         "MELS": spectrum.mels,
         "COEFFICIENTS": coefficients,
         "WIDTH": spectrum.width,
-        "LENGTH": window.frames,
+        "LENGTH": 1 if steps else window.frames,
         "GAIN": made.gain,
         "BIAS": f"{made.bias}ll",
     }
@@ -115,9 +121,9 @@ def _audio(window: AudioWindow) -> str:
     return _defines(numbers) + "".join(arrays)
 
 
-def _samples(window: SampleWindow) -> str:
+def _samples(window: SampleWindow, steps: bool) -> str:
     arrays = _array("int32_t", "factors", window.factors) + _array("int64_t", "offsets", window.offsets)
-    return _defines({"CHANNELS": window.channels, "LENGTH": window.length}) + arrays
+    return _defines({"CHANNELS": window.channels, "LENGTH": 1 if steps else window.length}) + arrays
 
 
 def _defines(numbers: dict[str, object]) -> str:

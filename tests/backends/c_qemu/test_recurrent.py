@@ -1,6 +1,9 @@
 """Recurrent networks at int8 are near the float ones, and their C gives onnxruntime's bits."""
 
+import ctypes
+import dataclasses
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -8,17 +11,19 @@ import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
-from onnx import helper
 
+from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork, deploy, deploy_traced, normalize
+from automcu_ray.deploy.step_network import in_steps, run_steps
 from automcu_ray.deploy.tracing import trace
 from automcu_ray.problem.target import Constraints, Core
+from automcu_ray.signals.front_end import SampleWindow, windows
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.form import Form
 from tests.backends.conftest import read_target
-from tests.backends.host import run_on_host, run_sanitised
+from tests.backends.host import FLAGS, run_on_host, run_sanitised
 from tests.backends.recurrent_networks import NETWORKS, SHAPE
 
 CORES: tuple[Core | None, ...] = (None, "cortex-m4f", "cortex-m55d")
@@ -99,3 +104,62 @@ def test_float32_is_there_as_well(host_gcc: None, tmp_path: Path) -> None:
     with torch.no_grad():
         wanted = network(torch.from_numpy(normalize(signals(8)))).numpy()
     assert np.abs(run_on_host(made, signals(8), tmp_path) - wanted).max() < 1e-5
+
+
+SENSOR = SampleWindow(
+    names=tuple("abcdef"),
+    units_per_count=(1.0,) * 6,
+    factors=(1 << 16,) * 6,
+    offsets=(0,) * 6,
+    rate_hz=10,
+    length=12,
+)
+
+
+@pytest.fixture(scope="module")
+def stepping() -> DeployedNetwork:
+    torch.manual_seed(5)
+    network = NETWORKS["LSTM, two layers, its state"]()
+    made = deploy(network, SHAPE, precision="int8", calibration=signals(32))
+    return dataclasses.replace(made, front_end=SENSOR)
+
+
+def test_a_stream_by_steps_gives_the_bits_of_windows(qemu: None, stepping: DeployedNetwork, tmp_path: Path) -> None:
+    target = read_target("stm32f405")
+    rng = np.random.default_rng(0)
+    recording = (rng.normal(0, 30, (90, 6)).cumsum(axis=0) + 128).clip(0, 255).astype(np.int16)
+    expected = windows(SENSOR, recording, 6)
+    ends = [12 + 6 * number for number in range(len(expected))]
+    firmware = CQemuBackend(stream="steps").build(stepping, target, Constraints(), tmp_path)
+    parts = np.split(recording[: ends[-1]], ends[:-1])
+    run = QemuBoard().stream(firmware.board_elf, target, parts, input_bytes=72, outputs=5)
+    assert np.array_equal(run.outputs, stepping.run(expected)) and len(np.unique(run.outputs, axis=0)) > 8
+    pictures = stepping.encode(expected)
+    images = QemuBoard().run(firmware.board_elf, target, pictures, output_dtype=np.int8, output_count=5)
+    assert np.array_equal(images.outputs, run.outputs), "net() is a window of steps"
+
+
+def test_steps_are_those_of_onnxruntime_however_long_a_state_is_carried(
+    stepping: DeployedNetwork, host_gcc: None, tmp_path: Path
+) -> None:
+    network = stepping.one_step()
+    data = in_steps(stepping.encode(signals(4))).reshape(-1, 6)
+    (tmp_path / "net.c").write_text(generate(stepping, form=Form(steps=True)).source)
+    subprocess.run(["gcc", *FLAGS, "-std=c99", "-Wpedantic", "net.c", "-o", "net.so", "-lm"], cwd=tmp_path, check=True)
+    library = ctypes.CDLL(str(tmp_path / "net.so"))
+    for restart in (12, len(data)):
+        found = np.zeros((len(data), 5), np.int8)
+        for number, (step, answer) in enumerate(zip(data, found, strict=True)):
+            values, logits = (ctypes.c_void_p(array.ctypes.data) for array in (step, answer))
+            library.net_step(0, int(number % restart == 0), values, logits)
+        assert np.array_equal(found, run_steps(network, data, restart))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("GRU, both ways, two layers", "goes backwards"), ("RNN, mean of steps", "more than one step at a time")],
+)
+def test_what_cannot_go_by_steps_says_why(name: str, why: str) -> None:
+    made = deploy(NETWORKS[name](), SHAPE, precision="int8", calibration=signals(8))
+    with pytest.raises(ToolchainError, match=f"cannot go step by step: .*{why}"):
+        made.one_step()

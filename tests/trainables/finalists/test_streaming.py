@@ -47,14 +47,14 @@ def deployed() -> DeployedNetwork:
 
 
 @pytest.mark.parametrize("wrong", [0, 2])
-def test_windows_each_half_second_are_compared_byte_by_byte(
+def test_windows_each_half_window_are_compared_byte_by_byte(
     deployed: DeployedNetwork, digits_task: Task, wrong: int
 ) -> None:
     board: Any = Windowing(deployed, wrong)
     found = feed_recording(board, Path(), digits_task.replace(front_end=WINDOW), deployed, RECORDING)
-    assert found is not None and board.parts == [8, 5, 5, 5, 5]  # a whole window, then half a second each
-    assert (found.windows, found.bit_equal_windows) == (5, 5 - wrong)
-    assert (found.seconds_of_samples, found.seconds_between, found.front_end_instructions) == (2.8, 0.5, 500)
+    assert found is not None and board.parts == [8, 4, 4, 4, 4, 4]  # a whole window, then half a one each
+    assert (found.windows, found.bit_equal_windows) == (6, 6 - wrong)
+    assert (found.seconds_of_samples, found.seconds_between, found.front_end_instructions) == (2.8, 0.4, 500)
 
 
 def test_no_front_end_no_stream_and_a_recording_that_is_too_short(deployed: DeployedNetwork, digits_task: Task) -> None:

@@ -1,4 +1,8 @@
 /* Recurrent layers, a step at a time: automcu_ray/deploy/recurrent_steps.py, in the same integers. */
+#if defined(NET_STATES) /* one step a call: of which state, and whether it begins anew */
+static uint32_t net_state;
+static int net_begins;
+#endif
 struct recurrent {
     const int8_t *gates_weights, *fresh_weights, *of_input_weights, *of_state_weights;
     const int32_t *gates_biases, *fresh_biases, *of_input_biases, *of_state_biases;
@@ -9,6 +13,9 @@ struct recurrent {
     uint16_t steps, inputs, hidden;
     int16_t zero;
     uint8_t backwards, every, shift; /* every: all steps are given, not the last alone */
+#if defined(NET_STATES)
+    int8_t *kept; /* from step to step, for each of the states */
+#endif
 };
 /* What one step leaves to the next: `s` has 16 bits, `h` 8; the step's data lies behind, then room for its sums. */
 struct states {
@@ -75,12 +82,19 @@ INLINE void all_steps(const struct recurrent *l, const int8_t *x, int8_t *y, pac
     const struct states at = {s, h, h + hidden, h + hidden + inputs};
     if (wide) memcpy(s, l->start_s, 2 * wide);
     memcpy(h, l->start_h, hidden);
+#if defined(NET_STATES)
+    int8_t *const kept = l->kept + net_state * (2 * wide + hidden);
+    if (!net_begins) memcpy(s, kept, 2 * wide + hidden);
+#endif
     for (uint32_t t = 0; t < l->steps; t++) {
         const uint32_t place = l->backwards ? l->steps - 1u - t : t;
         memcpy(at.x, x + place * inputs, inputs);
         one(l, &at);
         memcpy(y + (l->every ? place * hidden : 0), h, hidden);
     }
+#if defined(NET_STATES)
+    memcpy(kept, s, 2 * wide + hidden);
+#endif
 }
 #define LAYER(name, one) \
     SHARED void name(const struct recurrent *l, const int8_t *x, int8_t *y, packed *scratch) { \

@@ -94,7 +94,8 @@ static void make_row(int8_t *row) {
 }
 
 void stream_reset(void) {
-    filled = seen = 0;
+    filled = 0;
+    begin();
 }
 
 void stream_feed(const int16_t *samples, uint32_t count) {
@@ -107,7 +108,7 @@ void stream_feed(const int16_t *samples, uint32_t count) {
         if (filled < FRAME) return;
         memmove(stream_window, stream_window + WIDTH, (LENGTH - 1) * WIDTH);
         make_row(stream_window + (LENGTH - 1) * WIDTH);
-        seen += seen < LENGTH;
+        move_on();
         memmove(frame, frame + HOP, (FRAME - HOP) * sizeof *frame);
         filled = FRAME - HOP;
     }

@@ -1,7 +1,7 @@
 /* A sample becomes a column of pixels, one a channel: SampleWindow in automcu_ray/signals/front_end.py. */
 
 void stream_reset(void) {
-    seen = 0;
+    begin();
 }
 
 void stream_feed(const int16_t *samples, uint32_t count) {
@@ -12,6 +12,6 @@ void stream_feed(const int16_t *samples, uint32_t count) {
             memmove(channel, channel + 1, LENGTH - 1);
             channel[LENGTH - 1] = (int8_t)((pixel < 0 ? 0 : pixel > 255 ? 255 : pixel) - 128);
         }
-        seen += seen < LENGTH;
+        move_on();
     }
 }
