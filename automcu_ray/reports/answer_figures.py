@@ -36,9 +36,14 @@ def figures(manifest: NetworkManifest, path: Path) -> list[Figure]:
         return []
     if len(answers) != len(labels) or not len(answers):
         return []
-    if manifest.learning.kind == "regression" and answers.shape == (len(labels), len(manifest.learning.targets)):
+    if not all(array.dtype.kind in "fiu" and np.isfinite(array).all() for array in (answers, labels)):
+        return []
+    if manifest.learning.kind == "regression" and answers.shape == labels.shape == (
+        len(labels),
+        len(manifest.learning.targets),
+    ):
         return list(_of_values(manifest, answers, labels))
-    if manifest.anomaly is not None and answers.ndim == 1 and np.isfinite(answers).all():
+    if manifest.anomaly is not None and answers.ndim == labels.ndim == 1:
         return list(_of_scores(manifest.anomaly.threshold, answers, labels))
     return []
 
@@ -59,7 +64,7 @@ def _of_values(
         )
         errors = answers[:, at] - labels[:, at]
         figure, axes = new_axes("estimated - true", "test examples", _SIZE_IN)
-        axes.hist(errors, bins=BINS, color=TRAINED)
+        axes.hist(errors, bins=_bins(errors), color=TRAINED)
         axes.axvline(0, color=MUTED, linewidth=1)
         axes.axvline(float(errors.mean()), color=CHOSEN, linestyle="--", label=f"mean {errors.mean():.3g}")
         yield Figure(
@@ -81,9 +86,17 @@ def _of_scores(threshold: float, scores: NDArray[np.float64], labels: NDArray[np
     )
     figure, axes = new_axes("anomaly score", "test examples", _SIZE_IN)
     parts = [scores[labels == 0], scores[labels == 1]]
-    axes.hist(parts, bins=BINS, color=[TRAINED, REFUSED], label=["normal", "anomalies"], stacked=True)
+    axes.hist(parts, bins=_bins(scores), color=[TRAINED, REFUSED], label=["normal", "anomalies"], stacked=True)
     axes.axvline(threshold, color=LIMIT, linestyle="--", label="threshold")
     yield Figure(
         Markup(to_svg(figure, f"How anomaly scores of {len(scores)} test examples lie.")),
         f"How anomaly scores lie; from {threshold:.4g} on an example is called an anomaly.",
     )
+
+
+def _bins(values: NDArray[np.float64]) -> list[float]:
+    """Return the edges of a histogram, also of values that are all equal."""
+    low, high = float(values.min()), float(values.max())
+    room = max(high - low, 1e-6 * max(1.0, abs(low), abs(high)))
+    edges: list[float] = np.linspace(low, low + room, BINS + 1).tolist()
+    return edges

@@ -1,13 +1,15 @@
 """What the data of a run are for, and what of a configuration has no meaning for that: refused by name."""
 
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.core.learning import METRICS, Learning
+from automcu_ray.core.learning import METRICS, Kind, Learning
 from automcu_ray.problem.task import Task
 from automcu_ray.runtime.config import RunConfig
 from trainables.datasets.base import Dataset
 from trainables.datasets.nasbench201 import Table
 from trainables.datasets.targets import only_normal
 
+_USUAL: dict[Kind, str] = {"regression": "few_values", "anomaly": "autoencoder"}
+CHANCE = 0.5  # the AUC of who knows nothing
 _OF_CLASSES = ("label_smoothing", "class_weights", "mixup", "cutmix", "distill")  # keys of a protocol
 
 
@@ -59,7 +61,7 @@ def check_learning(config: RunConfig, task: Task) -> None:
             key = f"trainer.{which}.{found[0]}"
             raise ConfigError(
                 f"{key}={getattr(protocol, found[0])} is for classes, and this task is {learning.kind}: set it to "
-                f"{'false' if found[0] == 'class_weights' else 0}, or take trainer=few_values."
+                f"{'false' if found[0] == 'class_weights' else 0}, or take trainer={_USUAL[learning.kind]}."
             )
 
 
@@ -79,6 +81,10 @@ def _check_floors(config: RunConfig, learning: Learning) -> None:
         if metric.more_is_better and limits.metric >= 1:
             raise ConfigError(
                 f"constraints.metric={limits.metric:g}: the largest {learning.metric} is 1: give a number below that."
+            )
+        if learning.kind == "anomaly" and limits.metric <= CHANCE:
+            raise ConfigError(
+                f"constraints.metric={limits.metric:g}: chance has a {learning.metric} of 0.5: ask for more."
             )
         if not metric.more_is_better and limits.metric >= learning.trivial_mae:
             raise ConfigError(

@@ -167,3 +167,18 @@ def test_a_signal_needs_no_axis_of_one(batch: int) -> None:
     with torch.no_grad():
         assert np.abs(found - network(values).numpy()).max() < 1e-5
     assert changes == ["channels last: turned to channels first"]
+
+
+def test_a_flat_input_is_the_image_channel_after_channel() -> None:
+    network = nn.Sequential(nn.Linear(360, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 360)).eval()
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, (torch.zeros(1, 360),), buffer, dynamo=False, opset_version=13)  # type: ignore[arg-type]
+    adopted, changes = adopt(buffer.getvalue(), SHAPE, 360, KNOWN["symmetric"])
+    assert changes == ["a flat input: an image's values, channel after channel, row by row"]
+    foreign.check(adopted, SHAPE, 360)
+    made = foreign.deploy(adopted, SHAPE, precision="float32", calibration=IMAGES)
+    with torch.no_grad():
+        wanted = network(torch.from_numpy(IMAGES.astype(np.float32)).flatten(1) / 128 - 1).numpy()
+    assert np.abs(made.run(IMAGES) - wanted).max() < 1e-5
