@@ -303,6 +303,8 @@ def _session(model: bytes, precision: Precision) -> Any:
     options = ort.SessionOptions()
     if precision == "int8":
         options.graph_optimization_level = exact_level()
+    else:  # where a file is quantised already, its pairs are float operators as any
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # trials share the machine
     options.log_severity_level = 3
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -16,6 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 from automcu_ray.core.errors import ToolchainError
 
 _MOVES = ("MaxPool", "Flatten", "Reshape")  # each value of their output is one of their input
+_NOT_USED = [  # rewrites: one reshapes for one batch size, the others move and merge a file's own roundings
+    "MatMulAddFusion",
+    "QDQPropagationTransformer",
+    "DoubleQDQPairsRemover",
+    "EnsureUniqueDQForNodeUnit",
+    "WeightBiasQuantization",
+]
 _WITH_INT8 = frozenset(  # in float because of another operator
     """Add AveragePool Cast Clip Concat Conv Flatten Gather Gemm GlobalAveragePool LeakyRelu MatMul MaxPool Mul Relu
     Reshape Resize Sigmoid Split Squeeze Transpose Unsqueeze""".split()
@@ -245,7 +252,7 @@ def worked_out(model: onnx.ModelProto) -> onnx.ModelProto:
                 model.SerializeToString(),
                 options,
                 providers=["CPUExecutionProvider"],
-                disabled_optimizers=["MatMulAddFusion"],  # it reshapes for one batch size
+                disabled_optimizers=_NOT_USED,
             )
         except Exception as error:  # onnxruntime's errors share no base class
             lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -179,7 +179,7 @@ def samples(data: bytes, folder: Path, task: Task) -> None:
 
 
 def network(data: bytes, folder: Path, task: Task) -> None:
-    adopted, _ = foreign.adopt(data, task.input_shape, task.num_classes, KNOWN["unit"])
+    adopted = foreign.adopt(data, task.input_shape, task.num_classes, KNOWN["unit"]).model
     foreign.check(adopted, task.input_shape, task.num_classes)
 
 
