@@ -20,6 +20,7 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy import adoption
 from automcu_ray.deploy.bounded import BUSY, encode, receive
 from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
+from automcu_ray.deploy.nearest_spec import read_spec
 from automcu_ray.deploy.onnx_graph import with_batch_one
 from automcu_ray.deploy.pixels import Pixels
 from automcu_ray.deploy.quantised import network as quantised_network
@@ -72,6 +73,11 @@ def _pixels(about: dict[str, Any]) -> Pixels:
     return Pixels(name, scale, tuple(mean), tuple(std))
 
 
+def spec(about: dict[str, Any], blobs: list[bytes]) -> Answer:
+    """Answer with the layers of a spec that are nearest to a network."""
+    return vars(read_spec(blobs[0], tuple(about["input_shape"]))), []
+
+
 def run(about: dict[str, Any], blobs: list[bytes]) -> Answer:
     """Answer with a deployed network's outputs for uint8 images."""
     shape = tuple(about.pop("input_shape"))
@@ -92,6 +98,7 @@ JOBS: dict[str, Callable[[dict[str, Any], list[bytes]], Answer]] = {
     "deploy_quantised": deploy_quantised,
     "run": run,
     "single": single,
+    "spec": spec,
 }
 
 

@@ -1,6 +1,7 @@
 """A stranger's graph as a deployed network: what touches it does so in the bounded process."""
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from automcu_ray.deploy.bounded import run_bounded
 from automcu_ray.deploy.export import DeployedNetwork
+from automcu_ray.deploy.nearest_spec import Reading
 from automcu_ray.deploy.pixels import Pixels
 from automcu_ray.deploy.untrusted_onnx import ForeignNetwork
 from automcu_ray.problem.precision import Precision
@@ -34,6 +36,16 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
     asked = {"input_shape": input_shape, "num_classes": num_classes, "pixels": dataclasses.astuple(pixels)}
     told, (adopted,) = run_bounded("adopt", asked, [model])
     return Adopted(adopted, told["changes"], told["quantised"])
+
+
+def nearest_spec(model: bytes, image_shape: tuple[int, int, int]) -> Reading:
+    """Return the layers of a spec that are nearest to a user's network: see `nearest_spec.read_spec`.
+
+    Raises:
+        ToolchainError: as there, or it was too much for the process that read it.
+    """
+    told, _ = run_bounded("spec", {"input_shape": image_shape}, [model])
+    return Reading(**{**told, "lost": Counter(told["lost"])})
 
 
 def check(model: bytes, input_shape: tuple[int, int, int], num_classes: int, *, pairs: bool = False) -> ForeignNetwork:

@@ -144,16 +144,15 @@ def outcomes(
 
 def rounded(real: Array, scale: Array | np.float32, zero: Array | np.float32, low: int, high: int) -> Array:
     """Return integers as QuantizeLinear rounds: half to even, then cut."""
-    return np.clip(np.rint(real / scale) + zero, low, high)
+    made: Array = np.clip(np.rint(real / scale) + zero, low, high)
+    return made
 
 
 def along(values: Array, axis: int, of: Array) -> Array:
     """Return scales or zero points shaped so that they repeat over a tensor, where they are along an axis of it."""
-    if values.size == 1:
-        values = values.reshape(-1)[:1]
-        return values
-    shape = [1] * of.ndim
-    shape[axis % of.ndim] = values.size
+    shape = [1] * of.ndim if values.size > 1 else [1]
+    if values.size > 1:
+        shape[axis % of.ndim] = values.size
     made: Array = values.reshape(shape)
     return made
 
