@@ -180,7 +180,7 @@ class _Reader:
             self._lose(f"stride {stride} (read as 2)")
         if max(options.get("dilations") or [1]) > 1:
             self._lose("dilation")
-        return min(2, stride)
+        return min(2, int(stride))
 
     def _append(self, layer: Layer) -> None:
         self.found.layers.append(layer)
@@ -215,9 +215,8 @@ class _Reader:
 
     def _map_side(self) -> int:
         """Return the side of the last map with height and width."""
-        return next(
-            (int(max(s[2:])) for name, s in reversed(self.shapes.items()) if name in self.at and len(s) == 4), 1
-        )
+        maps = [shape for name, shape in self.shapes.items() if name in self.at and len(shape) == 4]
+        return int(max(maps[-1][2:])) if maps else 1
 
     def _pool(self, node: NodeProto) -> None:
         options = options_of(node)

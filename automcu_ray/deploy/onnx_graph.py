@@ -1,6 +1,7 @@
 """Questions about an ONNX graph, and the two edits that export needs."""
 
 import math
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,20 @@ def float_operators(model: onnx.ModelProto) -> tuple[str, ...]:
     real = stuck - {"QuantizeLinear", "DequantizeLinear"}
     real = {kind for kind in real if not kind.startswith("Q")} or real
     return tuple(sorted(real - _WITH_INT8 or real.difference(_MOVES) or real or stuck))
+
+
+def named(kinds: Sequence[str], graph: onnx.GraphProto, lines: Mapping[str, str]) -> str:
+    """Return operator types, each with the first node of it and, where known, the line of its author's code.
+
+    `lines` are of nodes of the float graph; what was made of one of them has its name, and more.
+    """
+    words = []
+    for kind in kinds:
+        name = next((node.name for node in graph.node if node.op_type == kind), "")
+        base = re.match(r"node\d+", name)
+        place = [base[0] if base else name, lines.get(base[0] if base else name, "")]
+        words.append(f"{kind} ({', '.join(filter(None, place))})" if name else kind)
+    return ", ".join(words)
 
 
 def leading_window(model: onnx.ModelProto) -> int:

@@ -92,7 +92,7 @@ class WarmStart(FrozenModel):
     """Points to evaluate before the searcher proposes anything, `points` of them at most.
 
     Without a number these are five, or half of `budget.trained` where that is less: the searcher is to be heard too.
-    `runs` are folders of earlier runs: the best of their Pareto fronts, made to fit. The rest are the first proposals of
+    `runs` are folders of earlier runs: the best of their Pareto fronts, made to fit. The rest are first proposals of
     `searcher`: `capacity` or `{name: capacity, ...}`. It is that one for `llm` and `llm_memory`, unless null or code.
     """
 
