@@ -37,6 +37,8 @@ Examples:
 
   automcu search --target rp2040 --warm-start runs/latest
 
+  automcu search --start-from model.onnx --dry-run
+
   automcu search --address auto --runs /shared/runs
 
   automcu search --searcher llm --show-prompt
@@ -66,6 +68,14 @@ def search(
     warm_start: Annotated[
         list[Path] | None, typer.Option(help="Begin with the best of this run, whatever its target; can be repeated.")
     ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Begin with a network of your own, model.onnx or net.py: read as the nearest spec and made to fit; "
+            "with searcher.form=code, net.py is the code that is improved. Weights are not taken over.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other key; can be repeated.")
     ] = None,
@@ -91,6 +101,7 @@ def search(
     choices["trainer"] = trainer
     points = json.dumps([str(path) for path in warm_start]) if warm_start else None
     flags = {"precision": precision, "seed": seed, "warm_start.runs": points}
+    flags["start_from"] = json.dumps(str(start_from)) if start_from else None
     joined = {"ray_address": address} if address is not None else {}
     if resume is not None:
         if any(change is not None for change in (*choices.values(), *flags.values(), name, settings, sentence)):
@@ -105,7 +116,7 @@ def search(
         config = compose(choices, [*(said.settings if sentence else []), *(settings or []), *extra])
         folder = RunFolder.new(runs, name, config)
     from automcu_ray.records.journal import Repository  # only now that the configuration is sound: torch takes seconds
-    from automcu_ray.reports.console import intro, outcome, show_config, show_prompts
+    from automcu_ray.reports.console import intro, outcome, say, show_config, show_prompts
     from automcu_ray.run import supervisor
     from automcu_ray.run.assembly import next_prompts
     from automcu_ray.run.plan import prepare
@@ -118,8 +129,12 @@ def search(
         return
     if dry_run:
         show_config(console, config)
+        for line in plan.started_from:
+            say(console, line)
         return
     intro(console, plan.config, plan.task, plan.engine, folder)
+    for line in plan.started_from:
+        say(console, line)
     manifest, interrupted = None, False
     try:
         manifest = supervisor.run(plan, folder, console, resumed=resume is not None)

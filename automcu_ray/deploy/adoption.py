@@ -13,12 +13,12 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.onnx_graph import worked_out
 from automcu_ray.deploy.own_names import take_over
-from automcu_ray.deploy.pixels import Pixels
+from automcu_ray.deploy.pixels import KNOWN, Pixels
+from automcu_ray.deploy.quantised.file import as_pairs, drop_quantised_softmax, is_quantised
 from automcu_ray.deploy.recurrent_layers import KINDS
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
 
 MAX_BYTES = 64_000_000
-_QUANTISED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "ConvInteger", "MatMulInteger", "QLinearMatMul"}
 
 
 def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pixels: Pixels) -> tuple[bytes, list[str]]:
@@ -28,8 +28,8 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
     logits, in operator set OPSET, with all that is constant worked out (by onnxruntime's basic rewrites).
 
     Args:
-        model: an ONNX file with float weights, one input of images (batch first; channels first or last, or flat), one
-            output.
+        model: an ONNX file, one input of images (batch first; channels first or last, or flat), one output; float, or
+            int8 with scales of its own, which then stands between pairs of QuantizeLinear and DequantizeLinear.
         input_shape: (channels, height, width) of the data.
         num_classes: outputs: the classes, or targets, of the data, or the values of an image that is reconstructed.
         pixels: what the network takes for a pixel.
@@ -45,11 +45,10 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
         raise ToolchainError("an ONNX file is wanted; this one cannot be read as one.") from error
     if any(tensor.external_data for tensor in loaded.graph.initializer):
         raise ToolchainError("its weights should lie in the file itself: save it with save_as_external_data=False.")
-    if found := sorted({node.op_type for node in loaded.graph.node} & _QUANTISED):
-        raise ToolchainError(
-            f"a network with float weights is wanted: this one is quantised already ({', '.join(found)}), and is "
-            "quantised here, from your data. Give the file from before."
-        )
+    changes: list[str] = []
+    if (quantised := is_quantised(loaded)) and as_pairs(loaded):
+        pixels = KNOWN["symmetric"]
+        changes.append("it takes integers: each is its pixel less 128, whatever --pixels says")
     ours, labels = take_over(_in_our_opset(loaded))
     taken = set[str]()
     for node in ours.graph.node:  # what its author called it; onnxruntime wants each name once
@@ -57,9 +56,11 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
         numbered = (f"{called}_{number}" for number in itertools.count(2))
         node.name = next(name for name in itertools.chain([called], numbered) if name not in taken)
         taken.add(node.name)
-    changes: list[str] = []
-    _drop_softmax(ours.graph, changes)
-    _take_our_images(ours.graph, input_shape, pixels, changes)
+    if not (kind := drop_quantised_softmax(ours.graph) if quantised else ""):
+        kind = _drop_softmax(ours.graph)
+    if kind:
+        changes.append(f"{kind} at the end left out: the largest logit is the same class")
+    _take_our_images(ours.graph, input_shape, pixels, changes, by_layer=not quantised)
     _give_logits(ours.graph, num_classes)
     return bytes(worked_out(ours).SerializeToString()), changes
 
@@ -77,13 +78,14 @@ def _in_our_opset(model: onnx.ModelProto) -> onnx.ModelProto:
         ) from error
 
 
-def _drop_softmax(graph: onnx.GraphProto, changes: list[str]) -> None:
-    """Take a softmax off the end: the largest stays the largest, and int8 keeps more of logits."""
+def _drop_softmax(graph: onnx.GraphProto) -> str:
+    """Take a softmax off the end: the largest stays the largest, and int8 keeps more of logits. Return its kind."""
     last = next(node for node in graph.node if OUTPUT in node.output)
-    if last.op_type in ("Softmax", "LogSoftmax"):
-        changes.append(f"{last.op_type} at the end left out: the largest logit is the same class")
-        graph.node.remove(last)
-        _rename(graph, last.input[0], OUTPUT)
+    if last.op_type not in ("Softmax", "LogSoftmax"):
+        return ""
+    graph.node.remove(last)
+    _rename(graph, last.input[0], OUTPUT)
+    return str(last.op_type)
 
 
 def _rename(graph: onnx.GraphProto, before: str, after: str) -> None:
@@ -93,7 +95,7 @@ def _rename(graph: onnx.GraphProto, before: str, after: str) -> None:
 
 
 def _take_our_images(
-    graph: onnx.GraphProto, input_shape: tuple[int, int, int], pixels: Pixels, changes: list[str]
+    graph: onnx.GraphProto, input_shape: tuple[int, int, int], pixels: Pixels, changes: list[str], *, by_layer: bool
 ) -> None:
     """Put in front what turns our images into the network's: its axes, its values of pixels."""
     kind = graph.input[0].type.tensor_type
@@ -115,7 +117,7 @@ def _take_our_images(
         }
         graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
         before.append(helper.make_node("Conv", [INPUT, *weights], [f"{INPUT}_values"], name="pixels", group=channels))
-        changes.append(f"a layer in front that turns pixels into {pixels}")
+        changes += [f"a layer in front that turns pixels into {pixels}"] if by_layer else []
     source = before[-1].output[0] if before else INPUT
     if turned.flat:
         before.append(helper.make_node("Flatten", [source], [f"{INPUT}_flat"], name="flat", axis=1))

@@ -20,8 +20,10 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy import adoption
 from automcu_ray.deploy.bounded import BUSY, encode, receive
 from automcu_ray.deploy.export import DeployedNetwork, deploy_traced
+from automcu_ray.deploy.nearest_spec import read_spec
 from automcu_ray.deploy.onnx_graph import with_batch_one
 from automcu_ray.deploy.pixels import Pixels
+from automcu_ray.deploy.quantised import network as quantised_network
 from automcu_ray.deploy.step_network import step_network
 from automcu_ray.deploy.untrusted_onnx import check_foreign
 
@@ -32,15 +34,15 @@ Answer = tuple[dict[str, Any], list[bytes]]
 
 def adopt(about: dict[str, Any], blobs: list[bytes]) -> Answer:
     """Answer with a user's file as `tracing.trace` would have written it, and what was changed."""
-    name, scale, mean, std = about["pixels"]
-    pixels = Pixels(name, scale, tuple(mean), tuple(std))
+    pixels = _pixels(about)
     model, changes = adoption.adopt(blobs[0], tuple(about["input_shape"]), about["num_classes"], pixels)
-    return {"changes": changes}, [model]
+    return {"changes": changes, "quantised": quantised_network.quantised_already(model)}, [model]
 
 
 def check(about: dict[str, Any], blobs: list[bytes]) -> Answer:
     """Answer with what `check_foreign` finds."""
-    return vars(check_foreign(blobs[0], tuple(about["input_shape"]), about["num_classes"])), []
+    shape, pairs = tuple(about["input_shape"]), about["pairs"]
+    return vars(check_foreign(blobs[0], shape, about["num_classes"], pairs=pairs)), []
 
 
 def deploy(about: dict[str, Any], blobs: list[bytes]) -> Answer:
@@ -49,6 +51,32 @@ def deploy(about: dict[str, Any], blobs: list[bytes]) -> Answer:
     images = np.frombuffer(blobs[1], np.uint8).reshape(-1, *shape)
     made = dict(vars(deploy_traced(blobs[0], shape, precision=about["precision"], calibration=images)))
     return made, [made.pop("float_onnx"), made.pop("onnx")]
+
+
+def deploy_quantised(about: dict[str, Any], blobs: list[bytes]) -> Answer:
+    """Answer as `deploy`, for a file that is quantised already; with what had to be rounded, and how far apart it is.
+
+    The second blob are calibration images, the third the file as the user gave it.
+    """
+    shape, pixels = tuple(about["input_shape"]), _pixels(about)
+    images = np.frombuffer(blobs[1], np.uint8).reshape(-1, *shape)
+    deployed, notes = quantised_network.deploy_quantised(blobs[0], shape, images)
+    some = images[: about["compared"]]
+    own = quantised_network.own_answers(blobs[2], shape, pixels, some)
+    steps = quantised_network.steps_apart(deployed, own, deployed.run(some))
+    made = dict(vars(deployed))
+    parts = [made.pop("float_onnx"), made.pop("onnx")]
+    return {"network": made, "notes": notes, "steps": steps, "compared": len(own.answers)}, parts
+
+
+def _pixels(about: dict[str, Any]) -> Pixels:
+    name, scale, mean, std = about["pixels"]
+    return Pixels(name, scale, tuple(mean), tuple(std))
+
+
+def spec(about: dict[str, Any], blobs: list[bytes]) -> Answer:
+    """Answer with the layers of a spec that are nearest to a network."""
+    return vars(read_spec(blobs[0], tuple(about["input_shape"]))), []
 
 
 def run(about: dict[str, Any], blobs: list[bytes]) -> Answer:
@@ -74,8 +102,10 @@ JOBS: dict[str, Callable[[dict[str, Any], list[bytes]], Answer]] = {
     "adopt": adopt,
     "check": check,
     "deploy": deploy,
+    "deploy_quantised": deploy_quantised,
     "run": run,
     "single": single,
+    "spec": spec,
     "steps": steps,
 }
 

@@ -35,6 +35,7 @@ from automcu_ray.deploy.onnx_graph import (
     free_batch,
     integer_ends,
     leading_window,
+    named,
     quantise_before_pools,
     values_per_image,
     with_batch_one,
@@ -182,8 +183,7 @@ def deploy(
         calibration: images (N, *input_shape) for the ranges of the activations; float32 ignores them.
 
     Raises:
-        ToolchainError: the network cannot be exported or quantised, has an operator that stays in float, or
-            does not answer with one row of logits an image.
+        ToolchainError: it cannot be exported or quantised, stays in float, or gives no row of logits an image.
     """
     try:
         traced = trace(network, input_shape)
@@ -211,6 +211,7 @@ def _deploy(
 ) -> DeployedNetwork:
     if computes_constants(model):
         model = worked_out(model)
+    lines = {node.name: node.doc_string for node in model.graph.node}
     free_batch(model, TRACED)
     drop_unread(model.graph)
     if precision == "int8":
@@ -227,8 +228,8 @@ def _deploy(
         quantised = _quantise(model, calibration, islands)
     if stuck := float_operators(quantised):
         raise ToolchainError(
-            f"int8 needs every operator to be quantised; {', '.join(stuck)} would run in float. Replace it, or choose "
-            "precision float32."
+            f"int8 needs every operator to be quantised; {named(stuck, quantised.graph, lines)} would run in float. "
+            "Replace it, or choose precision float32."
         )
     ends = integer_ends(quantised)
     if (ends.input_scale, ends.input_zero_point) != (INPUT_SCALE, 0):
@@ -254,10 +255,8 @@ def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:
 def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], islands: Sequence[Island]) -> onnx.ModelProto:
     """Return the network in int8 by onnxruntime: one scale for each channel of weights, one for each activation.
 
-    The ranges of the activations come from the calibration images (N, C, H, W). One pixel of the first image is set
-    to 0 and one of the last to 255 (a whole window where the network begins with a pool, which could hide a single
-    one), so that the input has the range of a pixel whatever the sample holds. What is left in float, the islands,
-    becomes tables.
+    The ranges of the activations come from the calibration images (N, C, H, W). One pixel of the first is set to 0 and
+    one of the last to 255 (a window where a pool comes first). What is left in float, the islands, becomes tables.
     """
     recurrent = recurrent_steps.prepare(model)
     float_onnx = model.SerializeToString()
@@ -315,6 +314,8 @@ def _session(model: bytes, precision: Precision) -> Any:
     options = ort.SessionOptions()
     if precision == "int8":
         options.graph_optimization_level = exact_level()
+    else:  # pairs of a file that is quantised already are float operators as any
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # trials share the machine
     options.log_severity_level = 3
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])

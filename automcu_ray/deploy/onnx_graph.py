@@ -1,6 +1,7 @@
 """Questions about an ONNX graph, and the two edits that export needs."""
 
 import math
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,13 @@ from automcu_ray.deploy.batch_rules import put_images_first
 from automcu_ray.deploy.einsum import use_matrix_products
 
 MOVES = ("MaxPool", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # their values are some of their input's
+_NOT_USED = [  # rewrites: one reshapes for one batch size, the others move and merge a file's own roundings
+    "MatMulAddFusion",
+    "QDQPropagationTransformer",
+    "DoubleQDQPairsRemover",
+    "EnsureUniqueDQForNodeUnit",
+    "WeightBiasQuantization",
+]
 _WITH_INT8 = frozenset(  # in float because of another operator
     """Add AveragePool Cast Clip Concat Conv Flatten Gather Gemm GlobalAveragePool LeakyRelu MatMul MaxPool Mul Relu
     Reshape Resize Sigmoid Split Squeeze Transpose Unsqueeze""".split()
@@ -117,6 +125,20 @@ def float_operators(model: onnx.ModelProto) -> tuple[str, ...]:
     real = stuck - {"QuantizeLinear", "DequantizeLinear"}
     real = {kind for kind in real if not kind.startswith("Q")} or real
     return tuple(sorted(real - _WITH_INT8 or real.difference(MOVES) or real or stuck))
+
+
+def named(kinds: Sequence[str], graph: onnx.GraphProto, lines: Mapping[str, str]) -> str:
+    """Return operator types, each with the first node of it and, where known, the line of its author's code.
+
+    `lines` are of nodes of the float graph; what was made of one of them has its name, and more.
+    """
+    words = []
+    for kind in kinds:
+        name = next((node.name for node in graph.node if node.op_type == kind), "")
+        base = re.match(r"node\d+", name)
+        place = [base[0] if base else name, lines.get(base[0] if base else name, "")]
+        words.append(f"{kind} ({', '.join(filter(None, place))})" if name else kind)
+    return ", ".join(words)
 
 
 def leading_window(model: onnx.ModelProto) -> int:
@@ -263,7 +285,7 @@ def worked_out(model: onnx.ModelProto) -> onnx.ModelProto:
                 model.SerializeToString(),
                 options,
                 providers=["CPUExecutionProvider"],
-                disabled_optimizers=["MatMulAddFusion"],  # it reshapes for one batch size
+                disabled_optimizers=_NOT_USED,
             )
         except Exception as error:  # onnxruntime's errors share no base class
             lines = str(error).strip().splitlines() or [type(error).__name__]

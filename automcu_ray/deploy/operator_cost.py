@@ -32,6 +32,7 @@ _BY_VALUE = {
     "Resize": 16,  # cubic: four by four pixels
 }
 OPERATORS = frozenset((*PRODUCTS, *_WINDOWS, *_BY_VALUE))
+PAIR = frozenset(("QuantizeLinear", "DequantizeLinear"))  # of files that are quantised already
 
 
 def operations(node: onnx.NodeProto, shapes: Shapes) -> int:
@@ -46,8 +47,8 @@ def operations(node: onnx.NodeProto, shapes: Shapes) -> int:
     if node.op_type in _WINDOWS:
         window = _attributes(node).get(_WINDOWS[node.op_type], 1)
         return values + math.prod(shapes[node.output[0]]) * math.prod(window if isinstance(window, list) else [window])
-    if node.op_type in _BY_VALUE:
-        return values * _BY_VALUE[node.op_type]
+    if node.op_type in _BY_VALUE or node.op_type in PAIR:
+        return values * _BY_VALUE.get(node.op_type, 1)
     raise ToolchainError(f"what operator {node.op_type} costs is not known.")
 
 

@@ -15,6 +15,8 @@ from automcu_ray.deploy.tracing import INPUT, OUTPUT
 
 MAX_LABEL = 60  # characters
 _WORDS = re.compile(rb"[\w ,.>-]{0,200}")  # of a string attribute: a mode, or an Einsum's equation
+_FRAME = re.compile(r"[^\n]{1,300}?\.py\((\d{1,6})\): ", re.ASCII)
+_MAX_FRAMES = 4_000  # characters
 _OURS = re.compile(r"\b(node\d+)(?:_\w+)?")  # what follows is the quantiser's, or a tool's
 
 
@@ -22,7 +24,7 @@ def take_over(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, str]]:
     """Return the same network with our names, `node0` on, and the label of each node: its layer in spec or code.
 
     Input and output are called `tracing.INPUT` and `OUTPUT`. Comments, metadata and the shapes that the file claims for
-    intermediates are left out.
+    intermediates are left out, but for the line of code that a comment names.
 
     Raises:
         ToolchainError: an operator or an attribute that ONNX does not define, a tensor that nothing gives.
@@ -44,7 +46,7 @@ def take_over(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, str]]:
     for number, node in enumerate(source.node):
         if unknown := [name for name in node.input if name not in tensors]:
             raise _refusal(f"nothing gives the tensor {label(unknown[0])}")
-        made = onnx.NodeProto(op_type=_operator(node, versions), name=f"node{number}")
+        made = onnx.NodeProto(op_type=_operator(node, versions), name=f"node{number}", doc_string=line(node.doc_string))
         made.input.extend(tensors[name] for name in node.input)
         made.output.extend(tensors[name] for name in node.output)
         made.attribute.extend(_attribute(attribute, node, versions[""]) for attribute in node.attribute)
@@ -64,9 +66,24 @@ def label(name: str) -> str:
     return spec_names(f"{plain}_quant").strip("/").removesuffix("_quant").replace("/", ".")[-MAX_LABEL:]
 
 
+def line(frames: str) -> str:
+    """Return "line 11" where an exporter's comment tells in which line of its author's code an operator stands.
+
+    torch writes stack frames, the innermost first, `net.py(11): forward`; those of installed packages are passed over.
+    """
+    for frame in frames[:_MAX_FRAMES].splitlines():
+        found = _FRAME.match(frame)
+        if found and "site-packages" not in frame:
+            return f"line {found[1]}"
+    return ""
+
+
 def in_words(text: str, labels: dict[str, str]) -> str:
     """Return a tool's message with our names replaced by the layers that they stand for."""
-    return _OURS.sub(lambda found: labels.get(found[1], found[0]), text)
+    told = _OURS.sub(lambda found: labels.get(found[1], found[0]), text)
+    return re.sub(
+        r"\b(\w+) \(\1(?:\)|, (?=line))", lambda found: found[1] + (" (" if found[0][-1] == " " else ""), told
+    )
 
 
 def _operator(node: onnx.NodeProto, versions: dict[str, int]) -> str:

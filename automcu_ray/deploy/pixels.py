@@ -3,6 +3,9 @@
 import re
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from automcu_ray.core.errors import ConfigError
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -32,6 +35,11 @@ class Pixels:
     def fits(self, channels: int) -> bool:
         """Return whether it has one mean and deviation, or as many as an image has channels."""
         return {len(self.mean), len(self.std)} <= {1, channels}
+
+    def of(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """Return the network's own values for images (N, channels, height, width), in float32."""
+        mean, std = (np.array(numbers, np.float32).reshape(1, -1, 1, 1) for numbers in (self.mean, self.std))
+        return ((images.astype(np.float32) / np.float32(self.scale) - mean) / std).astype(np.float32)
 
     def affine(self, channels: int) -> tuple[list[float], list[float]]:
         """Return slope and offset of each channel: the network's value is `slope * ours + offset`.

@@ -29,6 +29,7 @@ _FLOAT = frozenset(
     HardSigmoid HardSwish Less LessOrEqual Log Max Min Mish Neg Not Or Pow PRelu Reciprocal Round Selu Sign Sin Sinh
     Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor""".split()
 )
+FUNCTIONS = _INT8 | _FLOAT  # of single values, where all but one operand are constants of one value
 _MOVES = frozenset(("Gather", "Slice"))
 _EVERY = np.arange(-128, 128, dtype=np.int8)
 
@@ -130,12 +131,10 @@ def tabulate(model: onnx.ModelProto, islands: Sequence[Island]) -> None:
         if island.moves and np.array_equal(table, _EVERY):
             made[-1].output[0] = copy.output[0]
         else:
-            index, held = f"{last.output[0]}_index", f"{last.output[0]}_table"
-            by_index = np.roll(table, 128)  # an index below zero counts from the end
-            graph.initializer.append(numpy_helper.from_array(by_index, held))
-            made.append(helper.make_node("Cast", [source], [index], name=f"{last.name}_index", to=TensorProto.INT32))
             name = f"{last.name}_table" if island.moves else last.name
-            made.append(helper.make_node("Gather", [held, index], [copy.output[0]], name=name, axis=0))
+            lookup, held = looked_up(source, copy.output[0], name)
+            graph.initializer.append(numpy_helper.from_array(by_index(table), held))
+            made += lookup
         _put(graph, copy, exit_, made)
     drop_unread(graph)
 
@@ -170,6 +169,18 @@ def _copied(node: NodeProto) -> NodeProto:
     copied = NodeProto()
     copied.CopyFrom(node)
     return copied
+
+
+def looked_up(source: str, result: str, name: str) -> tuple[list[NodeProto], str]:
+    """Return the nodes that look int8 values up, and what the table (see `by_index`) is called."""
+    index, held = f"{result}_index", f"{result}_table"
+    cast = helper.make_node("Cast", [source], [index], name=f"{name}_index", to=TensorProto.INT32)
+    return [cast, helper.make_node("Gather", [held, index], [result], name=name, axis=0)], held
+
+
+def by_index(table: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """Return a table from -128 on as Gather reads it: an index below zero counts from the end."""
+    return np.roll(table, 128)
 
 
 def _close(graph: onnx.GraphProto, node: NodeProto, inside: set[str]) -> tuple[str, str]:

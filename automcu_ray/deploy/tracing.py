@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.onnx import TrainingMode
+from torch.onnx._internal.torchscript_exporter import utils as exporter
 
 from automcu_ray.deploy.trace_check import check_trace, copied
 
@@ -20,6 +21,14 @@ OPSET = 17  # the newest one the TorchScript exporter writes without conversion
 
 _REPLACED = ("adaptive_avg_pool2d", "channel_shuffle", "local_response_norm", "rms_norm", "threshold")
 _FUNCTIONS = {name: getattr(F, name) for name in _REPLACED}
+
+_LOGGING = exporter.setup_onnx_logging
+
+
+@contextmanager
+def _silent(verbose: bool) -> Iterator[None]:
+    """Log nothing, in place of the exporter's own context."""
+    yield
 
 
 def _adaptive_mean(input: Tensor, output_size: Any) -> Tensor:
@@ -72,8 +81,11 @@ def _exportable() -> Iterator[None]:
     try:
         for name, function in zip(_REPLACED, equal, strict=True):
             setattr(F, name, function)
+        torch._C._jit_set_onnx_log_enabled(False)  # it would print the whole graph
+        exporter.setup_onnx_logging = _silent
         yield
     finally:
+        exporter.setup_onnx_logging = _LOGGING
         for name, function in _FUNCTIONS.items():
             setattr(F, name, function)
 
@@ -102,6 +114,7 @@ def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, traini
             opset_version=OPSET,
             training=TrainingMode.TRAINING if training else TrainingMode.EVAL,
             do_constant_folding=not training,
+            verbose=True,  # writes down which line of the code each operator comes from
         )
     check_trace(network, example)
     return buffer.getvalue()

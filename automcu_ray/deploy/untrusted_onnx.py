@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.deploy.operator_cost import OPERATORS, operations
+from automcu_ray.deploy.operator_cost import OPERATORS, PAIR, operations
 from automcu_ray.deploy.operator_cost import macs as count_macs
 from automcu_ray.deploy.static_sizes import infer_shapes
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
@@ -27,6 +27,7 @@ MAX_OPERATIONS = 1_000_000_000  # per image; an STM32H7 would take several secon
 _TRAINING_TOO = OPERATORS | {"Bernoulli", "Dropout", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _ATTRIBUTES = frozenset({"FLOAT", "INT", "STRING", "STRINGS", "TENSOR", "FLOATS", "INTS"})
 _TYPES = (TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL)
+_INT8 = (TensorProto.INT8, TensorProto.UINT8)
 _FEW_VALUES = 64  # constants in the code up to this size are structure: shapes, a scale, a dropout's rate
 
 
@@ -43,16 +44,19 @@ class ForeignNetwork:
     largest: int
 
 
-def check_foreign(model: bytes, input_shape: tuple[int, int, int], num_classes: int) -> ForeignNetwork:
+def check_foreign(
+    model: bytes, input_shape: tuple[int, int, int], num_classes: int, *, pairs: bool = False
+) -> ForeignNetwork:
     """Return what a traced model holds, if it is one that may be loaded, run, and quantised here.
 
     It is one graph of known operators over tensors of fixed, bounded sizes, complete in itself, from TRACED images to
-    TRACED rows of logits. Its values are not looked at.
+    TRACED rows of logits. Its values are not looked at. With `pairs` it may be quantised (QuantizeLinear and
+    DequantizeLinear around float operators), as files are and what torch traces here is not.
 
     Raises:
         ToolchainError: it is not; says why.
     """
-    loaded = _load(model, OPERATORS)
+    loaded = _load(model, OPERATORS | PAIR if pairs else OPERATORS)
     graph = loaded.graph
     constants = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in constants]
@@ -98,7 +102,7 @@ def _load(model: bytes, operators: frozenset[str]) -> onnx.ModelProto:
     if not 0 < len(loaded.graph.node) <= MAX_NODES:
         raise _refusal(f"it should have 1 to {MAX_NODES} operators, found {len(loaded.graph.node)}")
     _check_nodes(loaded.graph.node, operators)
-    _check_tensors(loaded)
+    _check_tensors(loaded, pairs=bool(operators & PAIR))
     return loaded
 
 
@@ -116,12 +120,12 @@ def _check_nodes(nodes: Iterable[onnx.NodeProto], operators: frozenset[str]) -> 
             raise _refusal("a Constant should hold one tensor")
 
 
-def _check_tensors(model: onnx.ModelProto) -> None:
+def _check_tensors(model: onnx.ModelProto, *, pairs: bool) -> None:
     constants = [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
     for tensor in [*model.graph.initializer, *constants]:
         if tensor.external_data or tensor.data_location != TensorProto.DEFAULT:
             raise _refusal("a tensor should lie in the file itself")
-        if tensor.data_type not in _TYPES:
+        if tensor.data_type not in (_TYPES + _INT8 if pairs else _TYPES):
             raise _refusal("a tensor should hold floats, integers or truth values")
         if any(size < 0 for size in tensor.dims) or math.prod(tensor.dims) > MAX_BYTES:
             raise _refusal("a tensor has an impossible shape")
@@ -155,7 +159,8 @@ def _measure(model: onnx.ModelProto) -> ForeignNetwork:
     needed = sum(operations(node, known) for node in graph.node) // TRACED
     if needed > MAX_OPERATIONS:
         raise _refusal(f"it needs {needed} operations an image, over {MAX_OPERATIONS}")
-    floats = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT}
+    held = _INT8 if any(node.op_type in PAIR for node in graph.node) else (TensorProto.FLOAT,)
+    floats = {tensor.name: tensor for tensor in graph.initializer if tensor.data_type in held}
     again = [floats[n.input[0]] for n in graph.node if n.op_type == "Identity" and n.input[0] in floats]
     stored, repeated = (sum(math.prod(tensor.dims) for tensor in group) for group in (floats.values(), again))
     macs = sum(count_macs(node, known) for node in graph.node) // TRACED

@@ -11,6 +11,8 @@ from automcu_ray.core.models import FrozenModel, Int64
 from automcu_ray.networks.cell import CellSpec
 from automcu_ray.networks.spec import ArchitectureSpec
 
+START_FROM = "start_from"  # who proposed the network that a user has begun with
+
 
 class GeneratedCode(FrozenModel):
     """PyTorch code as a language model wrote it. Nobody has run it: it is hostile until the jail has."""

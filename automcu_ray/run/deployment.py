@@ -199,11 +199,17 @@ def adopt(given: Given, plan: Plan, console: Console, pixels: Pixels | None) -> 
 
 def _deployed(given: Given, plan: Plan, pixels: Pixels, precision: Precision) -> Adopted:
     task = plan.task
-    adopted, changes = foreign.adopt(given.content, task.input_shape, task.num_classes, pixels)
-    holds = foreign.check(adopted, task.input_shape, task.num_classes)
+    adopted = foreign.adopt(given.content, task.input_shape, task.num_classes, pixels)
+    if adopted.quantised and task.precision == "float32":
+        raise ConfigError(f"{given.path.name} is quantised already and ships at int8: leave --precision float32 out.")
+    holds = foreign.check(adopted.model, task.input_shape, task.num_classes, pairs=adopted.quantised)
     calibration = _images(plan).train.images[: plan.config.trainer.full.calibration_images]
-    deployed = foreign.deploy(adopted, task.input_shape, precision=precision, calibration=calibration)
-    return Adopted(deployed, holds, changes)
+    if adopted.quantised:  # whatever precision its pixels are tried at
+        how: Any = {"pixels": pixels, "calibration": calibration}
+        deployed, notes = foreign.deploy_quantised(adopted.model, given.content, task.input_shape, **how)
+        return Adopted(deployed, holds, adopted.changes + notes)
+    deployed = foreign.deploy(adopted.model, task.input_shape, precision=precision, calibration=calibration)
+    return Adopted(deployed, holds, adopted.changes)
 
 
 def _images(plan: Plan) -> Dataset:

@@ -12,6 +12,7 @@ from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.run import loggers
 from automcu_ray.run.goal import check_goal
 from automcu_ray.run.goal_of_learning import as_asked, check_learning, learning_of
+from automcu_ray.run.start_from import start_point
 from automcu_ray.run.supervision import check_supervision
 from automcu_ray.run.warm_start import points_of_runs
 from automcu_ray.runtime import plugins
@@ -48,6 +49,7 @@ class Plan:
     board: Board | None
     points: tuple[Candidate, ...] = ()
     teacher: Teacher | None = None
+    started_from: tuple[str, ...] = ()  # as what the user's network was read, in words
 
     @property
     def trainings(self) -> tuple[tuple[str, Protocol, int], ...]:
@@ -141,7 +143,7 @@ def prepare(config: RunConfig, *, begun: bool = False) -> Plan:
     _check_protocols(plan)
     check_goal(config, task, backend, board, opinions)
     check_supervision(config, asked)
-    return plan if begun else replace(plan, points=_points(plan))
+    return plan if begun else _with_points(plan)
 
 
 def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
@@ -248,15 +250,16 @@ def _board(config: RunConfig, backend: Backend | None) -> Board | None:
     return board
 
 
-def _points(plan: Plan) -> tuple[Candidate, ...]:
-    """Return what is evaluated first, as far as files say; the searcher of `warm_start` is only checked."""
-    warm, task = plan.config.warm_start, plan.task
+def _with_points(plan: Plan) -> Plan:
+    """Return the plan with what comes first, as far as files say; the searcher of `warm_start` is only checked."""
+    warm, task, start = plan.config.warm_start, plan.task, plan.config.start_from
     if warm.searcher is not None and pick_proposer(warm.searcher, task, seed=plan.config.seed).engine is not None:
         raise ConfigError(
             f"warm_start.searcher: {warm.searcher.name!r} asks an engine: name one that proposes by itself, "
             "such as capacity."
         )
-    points = []
+    first, told = start_point(start, plan.config, task, plan.check_bounds) if start else (None, [])
+    points = [first] if first else []
     for point in plan.config.points_to_evaluate:
         try:
             if task.form == "network":
@@ -269,4 +272,5 @@ def _points(plan: Plan) -> tuple[Candidate, ...]:
             raise ConfigError(f"points_to_evaluate: {error}.") from error
         except ValueError as error:
             raise ConfigError(f"points_to_evaluate: {explain(error)}.") from error
-    return (*points, *points_of_runs(warm.runs, task, plan.check_bounds, plan.config.warm_points))
+    points += points_of_runs(warm.runs, task, plan.check_bounds, plan.config.warm_points)
+    return replace(plan, points=tuple(points), started_from=tuple(told))

@@ -31,8 +31,8 @@ def check_supervision(config: RunConfig, asked: Engine | None) -> None:
         )
     if config.gate == "after":
         raise ConfigError("supervisor.agents is 'shared': the agents ask the toolchain themselves; leave gate out.")
-    if config.points_to_evaluate or warm.runs or warm.searcher is not None:
+    if config.points_to_evaluate or config.start_from or warm.runs or warm.searcher is not None:
         raise ConfigError(
-            "supervisor.agents is 'shared': the agents propose all by themselves; leave points_to_evaluate and "
-            "warm_start out."
+            "supervisor.agents is 'shared': the agents propose all by themselves; leave points_to_evaluate, "
+            "start_from and warm_start out."
         )

@@ -56,28 +56,41 @@ def _fitting(record: Record, task: Task, check_bounds: BoundCheck) -> Candidate 
     """Return the record's network as wide as it fits here, or its cell; None where neither can be."""
     cell, spec = record.candidate.cell, record.candidate.spec
     overhead = Overhead.itemized(record.feasibility)
-
-    def fits(point: Candidate | None) -> bool:
-        if point is None or point.structure is None or task.on_table:
-            return point is not None
-        graph = task.graph(point.structure)
-        if check_bounds(graph, task):
-            return False
-        if task.target.accelerator is not None:  # its tensors and weights are not in the firmware's RAM and Flash
-            return True
-        expected = overhead.on_top_of(footprint(graph, task.precision))
-        return not expected.exceeds(task.ram_limit_bytes, task.flash_limit_bytes)
-
     if task.form == "cell":
         point = None if cell is None else task.cells.candidate_or_none(list(cell.operations), proposer=WARM_START)
-        return point if fits(point) else None
-    if spec is None:
-        return None
-    narrower = bisect_left(range(_WIDTHS), True, key=lambda step: fits(_narrowed(spec, 1 - step / _WIDTHS, task)))
-    return _narrowed(spec, 1 - narrower / _WIDTHS, task) if narrower < _WIDTHS else None
+        return point if _fits(point, task, check_bounds, overhead) else None
+    return None if spec is None else made_to_fit(spec, task, check_bounds, overhead)[0]
 
 
-def _narrowed(spec: ArchitectureSpec, share: float, task: Task) -> Candidate | None:
+def made_to_fit(
+    spec: ArchitectureSpec, task: Task, check_bounds: BoundCheck, overhead: Overhead | None, proposer: str = WARM_START
+) -> tuple[Candidate | None, float]:
+    """Return the network as wide as it fits here, and the share of its channels; None where no width does.
+
+    Without an `overhead` what code and stack take is guessed from the network's operators.
+    """
+
+    def fits(step: int) -> bool:
+        return _fits(_narrowed(spec, 1 - step / _WIDTHS, task, proposer), task, check_bounds, overhead)
+
+    narrower = bisect_left(range(_WIDTHS), True, key=fits)
+    share = 1 - narrower / _WIDTHS
+    return (_narrowed(spec, share, task, proposer), share) if narrower < _WIDTHS else (None, 0.0)
+
+
+def _fits(point: Candidate | None, task: Task, check_bounds: BoundCheck, overhead: Overhead | None) -> bool:
+    if point is None or point.structure is None or task.on_table:
+        return point is not None
+    graph = task.graph(point.structure)
+    if check_bounds(graph, task):
+        return False
+    if task.target.accelerator is not None:  # its tensors and weights are not in the firmware's RAM and Flash
+        return True
+    expected = (overhead or Overhead.guess(graph)).on_top_of(footprint(graph, task.precision))
+    return not expected.exceeds(task.ram_limit_bytes, task.flash_limit_bytes)
+
+
+def _narrowed(spec: ArchitectureSpec, share: float, task: Task, proposer: str) -> Candidate | None:
     """Return the network with a share of its channels and this task's classes, or None where that cannot be built."""
     layers = [layer.model_dump(exclude={"in_channels"}) for layer in spec.backbone]
     groups = max(layer.get("groups", 1) for layer in layers)
@@ -87,4 +100,4 @@ def _narrowed(spec: ArchitectureSpec, share: float, task: Task) -> Candidate | N
             step = step if channels % groups else lcm(step, groups)  # what comes in groups may read it
             layer["out_channels"] = max(step, int(channels * share) // step * step)
     head = spec.head.model_dump(exclude={"num_classes"})
-    return task.space.candidate_or_none({"backbone": layers, "head": head}, proposer=WARM_START)
+    return task.space.candidate_or_none({"backbone": layers, "head": head}, proposer=proposer)

@@ -92,9 +92,8 @@ class WarmStart(FrozenModel):
     """Points to evaluate before the searcher proposes anything, `points` of them at most.
 
     Without a number these are five, or half of `budget.trained` where that is less: the searcher is to be heard too.
-    `runs` are folders of earlier runs, of any target and limits: the best of their Pareto fronts, made to fit. Links
-    are followed at once, for runs/latest will soon be another. The rest are the first proposals of `searcher`:
-    `capacity`, or `{name: capacity, ...}` with options. It is that one for `llm` and `llm_memory`, unless null or code.
+    `runs` are folders of earlier runs: the best of their Pareto fronts, made to fit. The rest are first proposals of
+    `searcher`: `capacity` or `{name: capacity, ...}`. It is that one for `llm` and `llm_memory`, unless null or code.
     """
 
     runs: Annotated[
@@ -111,7 +110,7 @@ class RunConfig(FrozenModel):
 
     `second_opinions` are backends that build the finalists too: `[vela]`, or with options `[{name: vela, ...}]`.
     `gate: after` is an ablation: a refusal for want of bytes counts after training alone, which was then in vain.
-    `points_to_evaluate` come first: networks, or cells, as JSON objects; cells as the benchmark writes them, too.
+    `start_from`, a network in a file, comes first; then `points_to_evaluate`, networks or cells as JSON objects.
     `objective` is accuracy, or what shall be least: instructions, ram or flash; `constraints.accuracy` is kept then.
     `metric` is what accuracy means here, `loss` what training minimises; what the data are for decides unless given.
     `normal` are classes of the data that are normal: all others are anomalies, and training sees the normal ones alone.
@@ -141,6 +140,7 @@ class RunConfig(FrozenModel):
     jail: JailConfig = JailConfig()
     loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()  # Ray Tune's own
     points_to_evaluate: tuple[dict[str, Any] | str, ...] = ()
+    start_from: Annotated[Path, AfterValidator(Path.resolve)] | None = None
     warm_start: WarmStart = WarmStart()
 
     @property

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, ClassVar, NamedTuple
 
 from automcu_ray.core.feasibility import Estimate
-from automcu_ray.networks.candidate import Candidate
+from automcu_ray.networks.candidate import START_FROM, Candidate
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.size_model import Estimator
@@ -213,7 +213,9 @@ class LLMProposer(Proposer):
         mended, to_mend = (self.free.mended, self.free.refused) if self.free is not None else ((), ())
         news = sum(not record.engine_failed and number not in mended for number, record in self._news.items())
         more = bool(state.in_flight or state.active or self._running or to_mend)
-        self._awaits = bool(self.begun) and more and news < self.pacing.ask_after and not self.engine.free
+        waits = bool(self.begun) and more and news < self.pacing.ask_after and not self.engine.free
+        # What the user begins with is the reference of the first question: it comes with its result.
+        self._awaits = waits or any(candidate.proposer == START_FROM for candidate in state.active)
         # An answer with fewer than half of what one can hold costs as much as a full one.
         self._spared = 0 < 2 * size < self.batch and bool(self.begun and self.free and self.free.filler)
         return 0 if self._awaits or self._spared else size

@@ -169,4 +169,53 @@ def _onnx() -> bytes:
     )
 
 
+def _pairs() -> bytes:
+    """Return a convolution and a linear layer of int8 between pairs of QuantizeLinear and DequantizeLinear."""
+    numbers = {
+        "s": np.float32(1 / 64),
+        "z": np.int8(-3),
+        "w": np.ones((2, 1, 3, 3), np.int8),
+        "ws": np.full(2, 0.01, np.float32),
+        "wz": np.zeros(2, np.int8),
+        "m": np.ones((10, 2), np.uint8),
+        "ms": np.float32(0.01),
+        "mz": np.uint8(1),
+        "b": np.ones(2, np.int32),
+        "bs": np.full(2, 1 / 6400, np.float32),
+    }
+
+    def pair(source: str, to: str) -> list[Any]:
+        return [
+            helper.make_node("QuantizeLinear", [source, "s", "z"], [f"{to}_q"]),
+            helper.make_node("DequantizeLinear", [f"{to}_q", "s", "z"], [to]),
+        ]
+
+    nodes = [
+        *pair("x", "i"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wr"], axis=0),
+        helper.make_node("DequantizeLinear", ["b", "bs"], ["br"], axis=0),
+        helper.make_node("Conv", ["i", "wr", "br"], ["c"], name="/stem/Conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        *pair("r", "a"),
+        helper.make_node("Add", ["a", "a"], ["d"]),
+        *pair("d", "e"),
+        helper.make_node("GlobalAveragePool", ["e"], ["g"]),
+        *pair("g", "h"),
+        helper.make_node("Flatten", ["h"], ["f"]),
+        helper.make_node("DequantizeLinear", ["m", "ms", "mz"], ["mr"]),
+        helper.make_node("Gemm", ["f", "mr"], ["l"], name="/head/Gemm", transB=1),
+        *pair("l", "y"),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (1, 1, 8, 8)), ("y", (1, 10)))
+    ]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], tensors)
+    return bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+
+
 ONNX_FILE = _onnx()
+ONNX_PAIRS = _pairs()

@@ -50,6 +50,7 @@ from tests.backends.stedgeai.test_reports import CORE_2, CUBE_5, NPU, REPORT_JSO
 from tests.backends.venvs.test_vela_summary import ON_BOTH, summary
 from tests.fuzz import sound
 from tests.fuzz.damaged import texts
+from tests.fuzz.damaged_graphs import graphs
 from trainables.datasets.log_mel import LogMel
 from trainables.datasets.npz import npz
 from trainables.datasets.windows import windows
@@ -179,8 +180,16 @@ def samples(data: bytes, folder: Path, task: Task) -> None:
 
 
 def network(data: bytes, folder: Path, task: Task) -> None:
-    adopted, _ = foreign.adopt(data, task.input_shape, task.num_classes, KNOWN["unit"])
-    foreign.check(adopted, task.input_shape, task.num_classes)
+    """Take a file all the way to int8, and read it as a spec."""
+    shape, calibration = task.input_shape, np.zeros((4, *task.input_shape), np.uint8)
+    with contextlib.suppress(ToolchainError):
+        foreign.nearest_spec(data, shape)
+    adopted = foreign.adopt(data, shape, task.num_classes, KNOWN["unit"])
+    foreign.check(adopted.model, shape, task.num_classes, pairs=adopted.quantised)
+    if adopted.quantised:
+        foreign.deploy_quantised(adopted.model, data, shape, pixels=KNOWN["unit"], calibration=calibration)
+    else:
+        foreign.deploy(adopted.model, shape, precision="int8", calibration=calibration)
 
 
 READERS: dict[str, tuple[Read, Refused, tuple[bytes, ...]]] = {
@@ -194,7 +203,7 @@ READERS: dict[str, tuple[Read, Refused, tuple[bytes, ...]]] = {
     "--set": (setting, ConfigError, sound.SETTINGS),
     "npz": (archive, ConfigError, sound.ARCHIVES),
     "wav files": (wav_file, ConfigError, sound.WAVS),
-    "ONNX": (network, ToolchainError, (sound.ONNX_FILE,)),
+    "ONNX": (network, ToolchainError, (sound.ONNX_FILE, sound.ONNX_PAIRS)),
     "CSV of samples": (samples, ConfigError, (sound.SAMPLES_CSV,)),
 }
 
@@ -243,6 +252,21 @@ def test_damaged_input_is_read_or_refused_by_name(
         read(damaged, folder, digits_task)
     except refused as error:
         assert str(error) and len(str(error)) < 3000
+
+
+@settings(
+    max_examples=COUNT or 12,
+    derandomize=not COUNT,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(damaged=graphs((sound.ONNX_FILE, sound.ONNX_PAIRS)))
+def test_a_damaged_graph_is_read_or_refused_by_name(damaged: bytes, digits_task: Task) -> None:
+    try:
+        network(damaged, Path(), digits_task)
+    except ToolchainError as error:
+        assert str(error) and len(str(error)) < 3000 and "\n" not in str(error)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -5,11 +5,9 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
-from onnx import helper
 from torch import nn
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
@@ -106,22 +104,13 @@ def test_what_is_changed_is_said() -> None:
     assert adopt(exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 4))), SHAPE, CLASSES, KNOWN["symmetric"])[1] == []
 
 
-def quantised() -> bytes:
-    made = onnx.load_from_string(exported(Small()))
-    node = helper.make_node("QuantizeLinear", [made.graph.node[0].output[0], "s"], ["q"])
-    made.graph.initializer.append(helper.make_tensor("s", onnx.TensorProto.FLOAT, [], [1.0]))
-    made.graph.node.insert(1, node)
-    return bytes(made.SerializeToString())
-
-
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (lambda: b"\xff" * 99, "cannot be read as one"),
-        (quantised, "quantised already"),
         (lambda: exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 7))), "4 outputs are wanted.*found 7"),
     ],
-    ids=["rubbish", "quantised", "other classes"],
+    ids=["rubbish", "other classes"],
 )
 def test_what_cannot_come_in_is_refused_by_name(model: Callable[[], bytes], words: str) -> None:
     with pytest.raises(ToolchainError, match=words):

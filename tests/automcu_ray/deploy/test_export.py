@@ -1,3 +1,4 @@
+import inspect
 import pickle
 from collections.abc import Callable
 
@@ -220,3 +221,18 @@ def test_deploying_leaves_the_network_as_it_was() -> None:
 def test_export_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     deploy(network("viewed"), SHAPE, precision="int8", calibration=images(8))
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_stays_in_float_is_named_by_layer_and_line() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.head = nn.Conv2d(1, 4, 3), nn.Linear(4, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.stem(x).cumsum(2)
+            return self.head(x.mean((2, 3)))
+
+    at = inspect.getsourcelines(Net.forward)[1] + 1
+    with pytest.raises(ToolchainError, match=rf"; CumSum \(line {at}\) would run in float"):
+        deploy(Net().eval(), (1, 8, 8), precision="int8", calibration=np.zeros((2, 1, 8, 8), np.uint8))

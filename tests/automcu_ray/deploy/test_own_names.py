@@ -13,7 +13,7 @@ from torch import nn
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import deploy, deploy_traced
-from automcu_ray.deploy.own_names import in_words, label, take_over
+from automcu_ray.deploy.own_names import in_words, label, line, take_over
 from automcu_ray.deploy.tracing import trace
 
 SHAPE = (1, 6, 6)
@@ -38,6 +38,12 @@ def all_names(model: onnx.ModelProto) -> set[str]:
     tensors = [name for node in graph.node for name in (*node.input, *node.output)]
     values = [value.name for value in (*graph.input, *graph.output, *graph.initializer)]
     return {*tensors, *values, *(node.name for node in graph.node), graph.name} - {""}
+
+
+def test_a_line_of_the_authors_code_is_a_number_and_nothing_else() -> None:
+    torchs = "/usr/lib/python3/site-packages/torch/nn/modules/conv.py(560): forward\n"
+    assert line(f"{torchs}net.py(11): forward\nother.py(3): main") == "line 11"
+    assert line("net.py(11)\x1b[31m: forward") == line("") == line(torchs) == line("a.py(12345678): f") == ""
 
 
 def test_no_name_of_a_module_is_left_and_the_values_are_the_same() -> None:
