@@ -62,8 +62,8 @@ def _limit(manifest: NetworkManifest) -> str:
     if not shares:
         return ""
     nearest = max(shares, key=shares.__getitem__)
-    said = ", ".join(f"{share:.0%} of the {name}" for name, share in shares.items())
-    answer = f"{nearest}, if anything: it uses {said} that is allowed"
+    said = ", ".join(f"{math.floor(100 * share)} % of the {name}" for name, share in shares.items())
+    answer = f"{nearest}{'' if shares[nearest] >= _FULL else ', if anything'}: of what is allowed it uses {said}"
     arena = manifest.memory_map
     if nearest == "RAM" and shares["RAM"] >= _FULL and arena is not None and arena.fullest is not None:
         answer += f"; RAM is fullest while {arena.steps[arena.fullest]} runs"

@@ -119,7 +119,11 @@ def why_shipped(finalists: Sequence[Finalist], ships: dict[str, Finalist], aim: 
     usable = sum(one.usable for one in finalists)
     best = "the most accurate on validation" if aim is None else f"the least {aim.objective} that is accurate enough"
     named = ", ".join(f"{name.replace('_', ' ')} #{one.number} ({_accuracy(one)})" for name, one in ships.items())
-    return f"of {usable} finalists that can ship the winner is {best}: {named}"
+    return (
+        f"one finalist can ship: {named}"
+        if usable == 1
+        else f"of {usable} finalists that can ship the winner is {best}: {named}"
+    )
 
 
 def why_no_winner(finalists: Sequence[Finalist]) -> str:

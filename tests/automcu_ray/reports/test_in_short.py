@@ -44,7 +44,7 @@ def test_a_winner_is_explained_in_lines() -> None:
     full = {"ram_bytes": 24000, "ram_limit_bytes": 24576, "memory_map": ARENA, "confusion": ((9, 1), (0, 10))}
     said = dict(in_short(network_manifest(**full), found))
     assert said["Why this one"] == "the most accurate"
-    assert said["What limits it"].startswith("RAM, if anything: it uses 98% of the RAM, 61% of the Flash")
+    assert said["What limits it"].startswith("RAM: of what is allowed it uses 97 % of the RAM, 61 % of the Flash")
     assert said["What limits it"].endswith("RAM is fullest while layer_2 runs")
     assert "19 of 20 test images" in said["How sure its accuracy is"]
     assert said["What was refused most"] == "1 of 2 candidates were refused, for RAM at link (1), Flash at link (1)"

@@ -193,7 +193,7 @@ def test_a_refusal_says_what_would_fit_in_the_table_and_among_the_nearest_misses
     fix = Change(where="layer_4.out_channels", before=64, after=41)
     text = page(tmp_path, repository(refused(1, over("ram", limit + 900, limit).replace(fix=fix)))).text
     assert "RAM is 900 bytes over: try layer_4.out_channels 64 -> 41, or set constraints.ram_kb=25." in text
-    assert "Fix: layer_4.out_channels 64 -> 41" in text
+    assert "Fix: layer_4.out_channels 64 → 41" in text
 
 
 def test_refusals_that_are_not_about_bytes_are_counted_by_reason(tmp_path: Path) -> None:
