@@ -1,13 +1,14 @@
 """One firmware on one leased board: answers compared with onnxruntime's, figures between its first and last line."""
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import serial
 
 from automcu_ray.core.errors import BoardError
-from automcu_ray.core.feasibility import Measured, Rung, Violation
+from automcu_ray.core.feasibility import FeasibilityReport, Measured, Rung, Violation
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.records.attempt import Figures
@@ -92,6 +93,11 @@ def over_limits(found: Measured, limits: Constraints) -> tuple[Violation, ...]:
         for name, figure, limit, unit, what in rows
         if figure is not None and limit is not None and figure > limit
     )
+
+
+def refused_by_boards(opinions: Sequence[FeasibilityReport]) -> str:
+    """Return which limits a board's measurements pass; "" for none. What other toolchains refuse decides nothing."""
+    return "; ".join(one.message for opinion in opinions for one in opinion.violations if one.rung is Rung.BOARD)
 
 
 def lines(found: Measured) -> tuple[str, ...]:

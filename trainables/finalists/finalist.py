@@ -25,6 +25,7 @@ from automcu_ray.runtime.config import JailConfig
 from automcu_ray.signals.front_end import Samples
 from backends.base import Backend
 from backends.boards.base import Board
+from backends.measured.measuring import refused_by_boards
 from backends.toolchain import Toolchain, in_words_of_the_spec
 from trainables.datasets.base import Split
 from trainables.finalists.board_check import run_on_board
@@ -124,7 +125,7 @@ def take_through(
             opinions = tuple(
                 _second_opinion(backend, deployed, pipeline.task, folder) for backend in pipeline.second_opinions
             )
-        reason = built.reason or _over_measured_limits(opinions)
+        reason = built.reason or refused_by_boards(opinions)
     except (AutoMcuError, *CANDIDATE_ERRORS) as error:
         reason = in_words(error)
     return Finalist(
@@ -195,11 +196,6 @@ def _second_opinion(backend: Backend, deployed: DeployedNetwork, task: Task, fol
         broken = Violation(rung=Rung.CONVERT, resource="tool", message=what[:500])
         return FeasibilityReport(feasible=False, backend=backend.name, rung=Rung.CONVERT, violations=(broken,))
     return in_words_of_the_spec(firmware.report, deployed)
-
-
-def _over_measured_limits(opinions: tuple[FeasibilityReport, ...]) -> str:
-    """Return which limits a board's measurements pass; "" for none. What other toolchains refuse decides nothing."""
-    return "; ".join(one.message for opinion in opinions for one in opinion.violations if one.rung is Rung.BOARD)
 
 
 def save_deployed(deployed: DeployedNetwork, folder: Path) -> None:
