@@ -355,9 +355,5 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the ref
         lambda: Tail(lambda x: (x.flatten(1) @ x.flatten(1).T) @ x.flatten(1), 128),
         "MatMul .* images",
     ),
-    "grid_sample": (
-        lambda: Middle(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1)[..., :2])),
-        "GridSample|grid_sampler",
-    ),
     "LSTM's cell": (lambda: Signal(_Cell(nn.LSTM(36, 4, batch_first=True)), 4), "gives its cell state away"),
 }
