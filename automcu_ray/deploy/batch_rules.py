@@ -18,6 +18,8 @@ _BY_VALUE = frozenset(
 )
 _REDUCTIONS = frozenset("ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum".split())
 
+_DRAWN = frozenset("Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split())
+
 
 def put_images_first(model: onnx.ModelProto, images: int) -> None:
     """Rewrite a graph traced for so many images in place: those become the first axis of every tensor.
@@ -25,12 +27,15 @@ def put_images_first(model: onnx.ModelProto, images: int) -> None:
     Nothing is done where a size is not known.
 
     Raises:
-        ToolchainError: the images of a batch are mixed, or an operator does not allow it; it is named.
+        ToolchainError: the images of a batch are mixed, or an operator does not allow it or draws random numbers; it is
+            named.
     """
     graph, nodes = BatchGraph(model, images), model.graph.node
     if any(name and name not in graph.shapes for node in nodes for name in (*node.input, *node.output)):
         return
     for node in list(nodes):
+        if node.op_type in _DRAWN:
+            raise graph.refusal(node, "draws random numbers, and would answer otherwise each time")
         if any(name in graph.places for name in node.input):
             at = list(nodes).index(node)
             made = _moved(graph, node)

@@ -42,7 +42,7 @@ from automcu_ray.deploy.onnx_graph import (
     worked_out,
 )
 from automcu_ray.deploy.onnx_graph import operators as operators
-from automcu_ray.deploy.onnx_rewrites import rectify_copies
+from automcu_ray.deploy.onnx_rewrites import rectify_copies, widen_means
 from automcu_ray.deploy.own_names import in_words, take_over
 from automcu_ray.deploy.step_network import step_network
 from automcu_ray.deploy.tables import Island, drop_unread, excluded, mark, tabulate
@@ -287,6 +287,7 @@ def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], island
         except Exception as error:  # onnxruntime's errors share no base class
             raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
         quantised = onnx.load(result)
+    widen_means(model, quantised)
     tabulate(quantised, islands)
     recurrent_steps.put_steps(quantised, recurrent)
     quantise_before_pools(quantised)

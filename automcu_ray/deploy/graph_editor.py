@@ -7,6 +7,8 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from automcu_ray.core.errors import ToolchainError
+
 Array = npt.NDArray[Any]
 
 
@@ -19,7 +21,11 @@ class Editor:
 
     def refresh(self) -> None:
         """Work shapes and types out anew."""
-        known = onnx.shape_inference.infer_shapes(self.model).graph
+        try:
+            known = onnx.shape_inference.infer_shapes(self.model).graph
+        except onnx.shape_inference.InferenceError as error:
+            said = (str(error).strip().splitlines() or ["no reason"])[-1][:200]
+            raise ToolchainError(f"the shapes of its operators contradict each other: {said}") from error
         every = [*known.input, *known.value_info, *known.output]
         self.shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in every}
         self.types = {v.name: v.type.tensor_type.elem_type for v in every}

@@ -218,6 +218,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "LayerNorm of channels": lambda: Middle(
         lambda x: F.layer_norm(x.permute(0, 2, 3, 1), [8], torch.arange(1.0, 9.0)).permute(0, 3, 1, 2)
     ),
+    "LayerNorm of a LayerNorm": lambda: Tail(Tokens(lambda x: F.layer_norm(60 * F.layer_norm(x, [8]), [8])), 128),
     "LayerNorm behind Linear": lambda: _linear(nn.LayerNorm(16)),
     "InstanceNorm2d": lambda: Tail(nn.InstanceNorm2d(8), 128),
     "GroupNorm": lambda: Tail(nn.GroupNorm(2, 8), 128),
@@ -353,10 +354,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the ref
     "product of images": (
         lambda: Tail(lambda x: (x.flatten(1) @ x.flatten(1).T) @ x.flatten(1), 128),
         "MatMul .* images",
-    ),
-    "grid_sample": (
-        lambda: Middle(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1)[..., :2])),
-        "GridSample|grid_sampler",
     ),
     "LSTM's cell": (lambda: Signal(_Cell(nn.LSTM(36, 4, batch_first=True)), 4), "gives its cell state away"),
 }

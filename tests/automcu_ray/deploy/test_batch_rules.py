@@ -87,6 +87,7 @@ def test_a_network_with_its_images_in_front_keeps_its_operators() -> None:
         (lambda x: x.softmax(0), "Softmax .* works along the images"),
         (lambda x: x + x.permute(1, 0, 2, 3).reshape(x.shape), "Add .* mixes the images"),
         (lambda x: x.flatten(1) @ x.flatten(1).T @ x.flatten(1), "MatMul .* images of a batch with each other"),
+        (lambda x: x + torch.rand_like(x), "RandomUniformLike .* draws random numbers"),
         (lambda x: x * torch.arange(2.0).view(2, 1, 1, 1), "Mul .* other values for each image"),
         (lambda x: x.reshape(-1, 1, 8, 4, 4).transpose(0, 1).expand(2, -1, -1, -1, -1).sum((0, 1))[None], "ReduceSum"),
     ],

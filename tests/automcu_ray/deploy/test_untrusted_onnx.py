@@ -13,6 +13,7 @@ from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy import untrusted_onnx
 from automcu_ray.deploy.tracing import trace
 from automcu_ray.deploy.untrusted_onnx import check_foreign, network_hash
+from tests.backends.operator_networks import Attention, Tail, Tokens
 
 SHAPE, CLASSES = (1, 8, 8), 10
 Edit = Callable[[onnx.ModelProto], object]
@@ -233,3 +234,22 @@ def test_a_graph_that_turns_in_a_circle_has_a_hash_all_the_same(sound: bytes) ->
 def test_rubbish_has_no_hash() -> None:
     with pytest.raises(ToolchainError, match="no ONNX file"):
         network_hash(b"rubbish")
+
+
+def test_attention_whose_sizes_are_worked_out_by_operators_is_counted() -> None:
+    """Convolution 16*27*8; queries, keys, values 16*8*24; two products of 2 heads 16*16*4; linear 16*8*8 and 128*5."""
+    found = check_foreign(trace(Tail(Tokens(Attention(True)), 128), (3, 12, 12)), (3, 12, 12), 5)
+    assert found.macs == 3456 + 3072 + 2 * 2048 + 1024 + 640
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [("ConstantOfShape", [1 << 40]), ("ConstantOfShape", [-1]), ("Mod", [0]), ("Reshape", [3, 5])]
+)
+def test_a_size_that_nobody_can_work_out_stays_unknown(sound: bytes, kind: str, values: list[int]) -> None:
+    def worked_out(model: onnx.ModelProto) -> None:
+        model.graph.initializer.append(numpy_helper.from_array(np.array(values), "given"))
+        model.graph.node.append(helper.make_node(kind, ["given"] * (1 if kind == "ConstantOfShape" else 2), ["size"]))
+        model.graph.node.append(helper.make_node("Expand", ["logits", "size"], ["larger"]))
+
+    with pytest.raises(ToolchainError, match="is refused"):
+        check_foreign(edited(sound, worked_out), SHAPE, CLASSES)

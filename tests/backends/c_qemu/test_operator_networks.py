@@ -20,7 +20,7 @@ DAILY = (  # one for each way in which an operator becomes C; the others are slo
     "PReLU by channel|BatchNorm1d behind Linear|ConvTranspose2d 3, 2|Upsample by size|AdaptiveAvgPool2d 5 of 12",
     "ConstantPad2d|ZeroPad2d and Conv2d|mean of channels|amax of channels|slice of every second|Linear of tokens",
     "softmax|division of two|maximum of two|cumsum|einsum of rows|class token|shifted windows|matrix by head",
-    "TransformerEncoderLayer, norm first|MultiheadAttention, tokens first",
+    "TransformerEncoderLayer, norm first|LayerNorm of a LayerNorm|MultiheadAttention, tokens first",
 )
 daily = {*DAILY[0].split(), *"|".join(DAILY[1:]).split("|")}
 
