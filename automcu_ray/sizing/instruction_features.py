@@ -113,12 +113,7 @@ def _wide(op: Op, core: Core, depth: int) -> Counter[str]:
     starts = [4 * at * op.stride - op.padding for at in range(-(-width // 4))]
     ends = op.kernel - 1 + 4 * op.stride
     inside = op.groups * height * sum(start >= 0 and start + ends <= in_width for start in starts)
-    is_dsp = core not in _SCALAR and core != "cortex-m55d"
-    in_threes = is_dsp and op.kernel == 3  # by a kernel of its own
-    step = "single" if op.kernel == op.stride == 1 else f"{'threes, ' * in_threes}stride {op.stride}"
-    if in_threes:
-        counts -= Counter({"unpacked words": blocks * depth})
-        counts[f"{step} blocks"] = blocks
+    step = "single" if op.kernel == op.stride == 1 else f"stride {op.stride}"
     return counts + Counter(
         {f"{step} words": inside * values, f"{step} words at edges": (blocks - inside) * values}
         | {f"{step} rows": blocks * values // op.kernel, f"{step} planes": blocks * values // op.kernel**2}

@@ -133,7 +133,7 @@ def _depthwise(window: Window, quantised: Quantised, strip: int) -> tuple[dict[s
 def _ring(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:
     """Return the fields and scratch where each row is copied once, into a ring of 16-bit values."""
     row_step, rows = _row_step(window), window.reach[0] + 1
-    fields = _by_channel(window, quantised) | {"ring": rows * row_step, "row_step": row_step}
+    fields = _by_channel(window, quantised) | {"weights_step": rows * row_step, "row_step": row_step}
     taps = window.written[0] // window.groups * window.kernel[0] * -(-(window.reach[1] + 1) // 2)  # pairs
     return fields, 4 * taps + 2 * rows * row_step + ALIGNMENT - 1
 

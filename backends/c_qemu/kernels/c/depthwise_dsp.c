@@ -53,7 +53,7 @@ INLINE void widen_row(const struct convolution *l, cell *row, const int8_t *from
 }
 INLINE int row_below(const struct convolution *l, int row) {
     row += l->dilation_h * l->row_step;
-    return row < (int)l->ring ? row : row - (int)l->ring;
+    return row < (int)l->weights_step ? row : row - (int)l->weights_step;
 }
 /* Four neighbours of a row by a window of any size, two taps at a time. */
 INLINE void any_window(const struct convolution *l, const tap *taps, const cell *rows, int row, int first, int32_t *sums) {
@@ -159,7 +159,7 @@ SHARED void convolve_depthwise(const struct convolution *l, const int8_t *x, int
     const int fresh = l->stride_h < held ? l->stride_h : held; /* rows of a window that the one before has not */
     const int words = l->kernel_h * ((l->span_w + 1) / 2);
     cell *const rows = (cell *)(scratch + l->out_channels * words);
-    const int ring = (int)l->ring;
+    const int ring = (int)l->weights_step;
     fill(l, rows, ring);
     for (int i = 0; i < l->groups; i++) {
         const int group = back ? l->groups - 1 - i : i;
