@@ -13,6 +13,7 @@ from automcu_ray.sizing.peak_memory import best_order, live_sizes
 from automcu_ray.sizing.scratch import ALIGNMENT, is_depthwise, row_values
 
 _SCALAR: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus", "cortex-m3")
+_WINDOW_BY_WINDOW: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus")  # never four pixels at a time
 _STRIP = 4  # output rows that a depthwise convolution computes from one copy, where there is room
 _FREE = ("none", "relu", "relu6")  # activations that are folded into the rounding before them
 
@@ -73,7 +74,7 @@ def _convolution(op: Op, core: Core, spare: int) -> Counter[str]:
     depth = op.in_shape[0] // op.groups * op.kernel**2
     padded = depth if core in _SCALAR else _up(depth, 4)
     each = 4 if core in _SCALAR else 8
-    if plane > 2 and each * padded + ALIGNMENT - 1 <= spare:
+    if core not in _WINDOW_BY_WINDOW and plane > 2 and each * padded + ALIGNMENT - 1 <= spare:
         return _wide(op, core, padded)
     pixels = op.groups * plane
     copied = _window_counts("copied", pixels, op)
@@ -129,13 +130,15 @@ def _window_counts(name: str, pixels: int, op: Op) -> dict[str, int]:
 def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
     (channels, height, width), reach = op.shape, op.kernel - 1
     step = row_values(op.in_shape, op.shape, op.stride, op.padding, reach)
-    strip = min(_STRIP, height)
-    taps, cell = (0, 1) if core in _SCALAR or core == "cortex-m55d" else (4 * op.kernel * -(-op.kernel // 2), 2)
-    if taps + cell * ((strip - 1) * op.stride + op.kernel) * step + ALIGNMENT - 1 > spare:
+    is_dsp = core not in _SCALAR and core != "cortex-m55d"  # copies each row once, into a ring
+    strip = 1 if is_dsp else min(_STRIP, height)
+    if ((strip - 1) * op.stride + op.kernel) * step + ALIGNMENT - 1 > spare:
         strip = 1
     strips, outputs = -(-height // strip), channels // op.groups
     rows = op.groups * ((height - strips) * op.stride + strips * op.kernel)
     times = op.groups if outputs == 1 else op.groups * (1 + strips * outputs)
+    if is_dsp:
+        rows, times = op.groups * ((height - 1) * min(op.stride, op.kernel) + op.kernel), channels
     full, blocks = channels * height * (width // 4), channels * height * -(-width // 4)
     window = f"{op.kernel}x{op.kernel}" + f" by {op.stride}" * (op.kernel == 3 and op.stride <= 2)  # of their own
     return Counter(

@@ -25,7 +25,8 @@ _FILES = {
     "global_pool": ("pooling.c",),
     "convolve_narrow": ("layers.h", "VARIANT", "PRODUCTS", "narrow.c"),
     "convolve": ("layers.h", "VARIANT", "WINDOWS", "convolution.c"),
-    "convolve_depthwise": ("layers.h", "VARIANT", "depthwise.c"),
+    "convolve_threes": ("layers.h", "VARIANT", "threes_dsp.c"),
+    "convolve_depthwise": ("layers.h", "VARIANT", "DEPTHWISE"),
     **dict.fromkeys(
         ("recur_gru_after", "recur_gru_before", "recur_lstm", "recur_plain"),
         ("layers.h", "VARIANT", "PRODUCTS", "recurrent.c"),
@@ -33,10 +34,11 @@ _FILES = {
     "connect": ("layers.h", "VARIANT", "PRODUCTS", "linear.c"),
     "multiply_matrices": ("layers.h", "VARIANT", "PRODUCTS", "matrices.c"),
 }
-_TURNS = ("convolve", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
+_TURNS = ("convolve", "convolve_threes", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
 _FOR_ALL = ("sigmoid", "tanh")  # tables that are the same in all layers
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
 _ROW = 30  # bytes a source line
+LONGEST = (1 << 15) - 512  # what a scaled sum may be for rounding in 16 bits, a zero point added
 
 
 def print_c(
@@ -63,6 +65,7 @@ def print_c(
     """
     needed = ["common.c", "requantise.c", *_kernel_files(layers, variant)]
     texts = ["#define NET_WIDE_SCALES"] if any(layer.is_wide for layer in layers) else []
+    texts += ["#define NET_LONG_SUMS"] if any(layer.bound >= LONGEST for layer in layers) else []
     texts += ["#define NET_SMALL"] if small else []
     texts += [f"#define NET_STATES {states}"] if states else []
     texts += [(SOURCES / name).read_text() for name in needed]
@@ -105,6 +108,7 @@ def _kernel_files(layers: Iterable[Layer], variant: Variant) -> list[str]:
     own = variant == "helium"
     files = {"VARIANT": f"{variant}.c", "WINDOWS": "windows_helium.c" if own else "windows.c"}
     files |= {"PRODUCTS": "" if own else "products.c"}
+    files |= {"DEPTHWISE": "depthwise_dsp.c" if variant == "dsp" else "depthwise.c"}
     return [found for name in order if name in names and (found := files.get(name, name))]
 
 

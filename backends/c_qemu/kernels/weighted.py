@@ -91,11 +91,14 @@ def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised,
 
     narrow = ("convolve_narrow", _narrow(window, quantised, variant), _least_scratch(window))
     if copies_rows:
-        high = made("convolve_depthwise", *_depthwise(window, quantised, variant, min(STRIP, window.written[1])))
-        low = _depthwise(window, quantised, variant, 1)
-        return replace(made("convolve_depthwise", *low, high), small=made(*narrow))
+        small = made(*narrow)
+        if variant == "dsp":
+            return replace(made("convolve_depthwise", *_ring(window, quantised)), small=small)
+        high = made("convolve_depthwise", *_depthwise(window, quantised, min(STRIP, window.written[1])))
+        return replace(made("convolve_depthwise", *_depthwise(window, quantised, 1), high), small=small)
     dense = _dense_helium(window, quantised) if variant == "helium" else _dense(window, quantised, variant)
-    wide = made("convolve", *dense) if dense and plane_out > 2 else None
+    kernel = "convolve_threes" if variant == "dsp" and _in_threes(window) else "convolve"
+    wide = made(kernel, *dense) if dense and plane_out > 2 else None
     return made(*narrow, wide)
 
 
@@ -120,22 +123,32 @@ def _numbers(window: Window) -> dict[str, Field]:
     }
 
 
-def _depthwise(window: Window, quantised: Quantised, variant: Variant, strip: int) -> tuple[dict[str, Field], int]:
-    span = window.reach[1] + 1
-    row_step = row_values(window.read, window.written, window.stride[1], window.pad[1], window.reach[1])
-    fields: dict[str, Field] = {
+def _depthwise(window: Window, quantised: Quantised, strip: int) -> tuple[dict[str, Field], int]:
+    row_step = _row_step(window)
+    fields = _by_channel(window, quantised) | {"strip": strip, "row_step": row_step}
+    rows = (strip - 1) * window.stride[0] + window.reach[0] + 1
+    return fields, rows * row_step + ALIGNMENT - 1
+
+
+def _ring(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:
+    """Return the fields and scratch where each row is copied once, into a ring of 16-bit values."""
+    row_step, rows = _row_step(window), window.reach[0] + 1
+    fields = _by_channel(window, quantised) | {"weights_step": rows * row_step, "row_step": row_step}
+    taps = window.written[0] // window.groups * window.kernel[0] * -(-(window.reach[1] + 1) // 2)  # pairs
+    return fields, 4 * taps + 2 * rows * row_step + ALIGNMENT - 1
+
+
+def _row_step(window: Window) -> int:
+    return row_values(window.read, window.written, window.stride[1], window.pad[1], window.reach[1])
+
+
+def _by_channel(window: Window, quantised: Quantised) -> dict[str, Field]:
+    return {
         "weights": quantised.weights.reshape(-1),
         "biases": quantised.folded.astype(np.int32),
         "scales": quantised.scales,
-        "strip": strip,
-        "row_step": row_step,
-        "span_w": span,
+        "span_w": window.reach[1] + 1,
     }
-    rows = (strip - 1) * window.stride[0] + window.reach[0] + 1
-    if variant != "dsp":
-        return fields, rows * row_step + ALIGNMENT - 1
-    taps = 4 * window.kernel[0] * -(-span // 2)  # pairs of 16 bits, as the cells of a row
-    return fields, taps + 2 * rows * row_step + ALIGNMENT - 1
 
 
 def _narrow(window: Window, quantised: Quantised, variant: Variant) -> dict[str, Field]:
@@ -167,7 +180,10 @@ def packed_rows(weights: Array, variant: Variant) -> Array:
 def _dense(window: Window, quantised: Quantised, variant: Variant) -> tuple[dict[str, Field], int]:
     groups, channels = window.groups, window.written[0] // window.groups
     flat = quantised.weights.reshape(groups, channels, -1)
-    depth, even = flat.shape[2], channels + channels % 2
+    even = channels + channels % 2
+    if variant == "dsp" and _in_threes(window):
+        flat = _threes(flat)
+    depth = flat.shape[2]
     if variant == "dsp":
         depth += -depth % 4
     weights: Array = np.zeros((groups, even, depth), np.int8)
@@ -217,6 +233,22 @@ def _dense_helium(window: Window, quantised: Quantised) -> tuple[dict[str, Field
         "row_step": places,
     }
     return fields, 64 * -(-depth // 16) + 4 * places + ALIGNMENT - 1
+
+
+def _in_threes(window: Window) -> bool:
+    """Whether windows are three wide and read by words: four of them at once, in pairs of values."""
+    channels = window.written[0] // window.groups
+    return window.kernel[1] == 3 and window.dilation[1] == 1 and _by_rows(window, channels + channels % 2)
+
+
+def _threes(weights: Array) -> Array:
+    """Return weights (..., rows of three) as pairs: first and third values of two rows, then both second ones."""
+    rows = weights.reshape(*weights.shape[:2], -1, 3)
+    together = rows.shape[2] // 2 * 2
+    twos = rows[:, :, :together].reshape(*weights.shape[:2], -1, 6)[..., [0, 2, 3, 5, 1, 4]]
+    last = rows[:, :, together:].reshape(*weights.shape[:2], -1)[..., [0, 2, 1] if together < rows.shape[2] else []]
+    made: Array = np.concatenate([twos.reshape(*weights.shape[:2], -1), last], axis=2)
+    return made
 
 
 def _by_rows(window: Window, channels: int) -> bool:

@@ -22,6 +22,15 @@ INLINE uint32_t sxtb16_high(uint32_t a) {
 #endif
     return made;
 }
+INLINE uint32_t sxtb16_swapped(uint32_t a) {
+    uint32_t made;
+#if defined(__ARM_FEATURE_DSP)
+    __asm__("sxtb16 %0, %1, ror #16" : "=r"(made) : "r"(a));
+#else
+    made = sxtb16(a >> 16 | a << 16);
+#endif
+    return made;
+}
 INLINE uint32_t low_halves(uint32_t a, uint32_t b) { /* a's below b's */
 #if defined(__ARM_FEATURE_DSP)
     uint32_t made;
@@ -105,12 +114,13 @@ INLINE void unpack(const struct convolution *l, packed *to) {
 SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
     WRITES;
     const int8_t *weight = l->weights + group * l->weights_step;
-    const int32_t *bias = l->biases + group * l->channels_step;
-    const float *scale = l->scales + group * l->channels_step;
+    const int32_t *const biases = l->biases;
+    const float *const scales = l->scales;
     const packed *const end = pixels + 2 * l->depth;
-    const int8_t *const stop = y + l->out_channels * plane;
-    const int32_t zero = zero_point(l->y_zero);
-    while (y != stop) {
+    const int32_t zero = zero_to_store(l->y_zero);
+    int at = group * l->channels_step;
+    for (const int last = at + l->out_channels; at < last; at += 2) {
+        const int32_t *const bias = biases + at;
         const packed *pixel = pixels;
         int32_t a0 = bias[0], a1 = a0, a2 = a0, a3 = a0, b0 = bias[1], b1 = b0, b2 = b0, b3 = b0;
         uint32_t p, q, u, v;
@@ -134,143 +144,11 @@ SHARED void multiply(const struct convolution *l, int group, const packed *pixel
                 b2 = smlad(q, pixel[2], b2), b3 = smlad(q, pixel[3], b3);
             }
 #endif
-        store(y, a0, a1, a2, a3, scale[0], zero, count);
+        store(y, a0, a1, a2, a3, scales[at], zero, count);
         y += plane;
-        if (y == stop) break;
-        store(y, b0, b1, b2, b3, scale[1], zero, count);
-        y += plane, bias += 2, scale += 2;
-    }
-}
-
-/* Depthwise: rows of 16-bit values with their padding, and a channel's taps in pairs. */
-typedef int16_t cell;
-typedef uint32_t tap;
-INLINE cell *rows_in(const struct convolution *l, packed *scratch) {
-    return (cell *)(scratch + l->kernel_h * ((l->span_w + 1) / 2));
-}
-INLINE int is_three_by_three(const struct convolution *l) {
-    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w <= 2 && l->kernel_w == 3;
-}
-SHARED const tap *taps_of(const struct convolution *l, int channel, packed *scratch) {
-    const int8_t *weight = l->weights + channel * l->kernel_h * l->kernel_w;
-    const int words = (l->span_w + 1) / 2;
-    memset(scratch, 0, 4u * l->kernel_h * words);
-    for (int i = 0; i < l->kernel_h; i++)
-        for (int j = 0; j < l->kernel_w; j++) {
-            const int at = j * l->dilation_w;
-            scratch[i * words + at / 2] |= (uint32_t)(uint16_t)*weight++ << (at & 1 ? 16 : 0);
-        }
-    if (is_three_by_three(l))
-        for (int i = 1; i < 6; i += 2) scratch[i] = scratch[i] << 16 | scratch[i - 1] >> 16;
-    return scratch;
-}
-INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from) {
-    const cell *const end = row + l->row_step;
-    const cell zero = (cell)l->x_zero;
-    if (from) {
-        for (int i = l->pad_left; i; i--) *row++ = zero;
-        for (int i = l->in_w >> 2; i; i--, from += 4, row += 4) {
-            const uint32_t values = load(from), even = sxtb16(values), odd = sxtb16_high(values);
-            const uint32_t first = low_halves(even, odd), second = high_halves(even, odd);
-            memcpy(row, &first, 4), memcpy(row + 2, &second, 4);
-        }
-        for (int i = l->in_w & 3; i; i--) *row++ = *from++;
-    }
-    while (row != end) *row++ = zero;
-}
-/* Four neighbours of a row by a window of any size, two taps at a time. */
-INLINE void any_window(const struct convolution *l, const tap *taps, const cell *row, int32_t *sums) {
-    const int words = (l->span_w + 1) / 2, step = l->stride_w;
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    for (int i = l->kernel_h; i; i--, row += l->dilation_h * l->row_step) {
-        const cell *at = row;
-        if (step == 1) { /* each pair is read once for two taps */
-            uint32_t p = load(at), q = load(at + 1);
-            for (int j = words; j; j--) {
-                const uint32_t two = *taps++;
-                at += 2;
-                a = smlad(two, p, a), b = smlad(two, q, b);
-                p = load(at), q = load(at + 1);
-                c = smlad(two, p, c), d = smlad(two, q, d);
-            }
-        } else {
-            for (int j = words; j; j--, at += 2) {
-                const uint32_t two = *taps++;
-                a = smlad(two, load(at), a), b = smlad(two, load(at + step), b);
-                c = smlad(two, load(at + 2 * step), c), d = smlad(two, load(at + 3 * step), d);
-            }
-        }
-    }
-    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
-}
-/* By three taps of three rows, each word of a row read once; the second word of a row's taps is (second, third). */
-#define THREE_TAPS(row, taps) \
-    "ldrd %[f], %[s], [%[taps], #" taps "]\n ldrd %[p], %[q], [%[" row "]], #8\n" \
-    "smlad %[a0], %[p], %[f], %[a0]\n smlatb %[a1], %[p], %[f], %[a1]\n ldr %[p], [%[" row "]]\n" \
-    "smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[s], %[a1]\n smlad %[a2], %[q], %[f], %[a2]\n" \
-    "smlatb %[a3], %[q], %[f], %[a3]\n smlabt %[a2], %[p], %[s], %[a2]\n smlad %[a3], %[p], %[s], %[a3]\n"
-/* The same where neighbours lie two apart. */
-#define THREE_TAPS_APART(row, taps) \
-    "ldrd %[f], %[s], [%[taps], #" taps "]\n ldrd %[p], %[q], [%[" row "]], #16\n" \
-    "smlad %[a0], %[p], %[f], %[a0]\n smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[f], %[a1]\n" \
-    "ldrd %[p], %[q], [%[" row "], #-8]\n" \
-    "smlabt %[a1], %[p], %[s], %[a1]\n smlad %[a2], %[p], %[f], %[a2]\n smlabt %[a2], %[q], %[s], %[a2]\n" \
-    "smlad %[a3], %[q], %[f], %[a3]\n ldr %[p], [%[" row "]]\n smlabt %[a3], %[p], %[s], %[a3]\n"
-#define THREE_ROWS(of_a_row) \
-    __asm__(of_a_row("row", "0") of_a_row("second", "8") of_a_row("third", "16") \
-            : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [second] "+r"(second), \
-              [third] "+r"(third), [f] "=&r"(f), [s] "=&r"(s), [p] "=&r"(p), [q] "=&r"(q) \
-            : [taps] "r"(taps) \
-            : "memory")
-INLINE void three_by_three(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
-                           int8_t *y, int step) {
-    const int32_t zero = zero_point(l->y_zero);
-    const cell *second = row + l->row_step, *third = second + l->row_step;
-    for (int left = l->out_w; left > 0; left -= 4, y += 4) {
-        int32_t a0 = bias, a1 = bias, a2 = bias, a3 = bias;
-#if defined(__ARM_FEATURE_DSP)
-        uint32_t f, s, p, q;
-        if (step == 1) {
-            THREE_ROWS(THREE_TAPS);
-        } else {
-            THREE_ROWS(THREE_TAPS_APART);
-        }
-#else
-        const cell *const rows[3] = {row, second, third};
-        for (int i = 0; i < 3; i++) {
-            const uint32_t f = taps[2 * i], s = taps[2 * i + 1];
-            if (step == 1) {
-                const uint32_t p = load(rows[i]), q = load(rows[i] + 2), r = load(rows[i] + 4);
-                a0 = smlabt(q, s, smlad(p, f, a0)), a1 = smlad(q, s, smlatb(p, f, a1));
-                a2 = smlabt(r, s, smlad(q, f, a2)), a3 = smlad(r, s, smlatb(q, f, a3));
-            } else {
-                uint32_t words[5];
-                memcpy(words, rows[i], sizeof words);
-                a0 = smlabt(words[1], s, smlad(words[0], f, a0)), a1 = smlabt(words[2], s, smlad(words[1], f, a1));
-                a2 = smlabt(words[3], s, smlad(words[2], f, a2)), a3 = smlabt(words[4], s, smlad(words[3], f, a3));
-            }
-        }
-        row += 4 * step, second += 4 * step, third += 4 * step;
-#endif
-        store(y, a0, a1, a2, a3, scale, zero, left);
-    }
-}
-SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
-                           int8_t *y) {
-    WRITES;
-    if (is_three_by_three(l)) {
-        if (l->stride_w == 1) {
-            three_by_three(l, taps, row, bias, scale, y, 1);
-        } else {
-            three_by_three(l, taps, row, bias, scale, y, 2);
-        }
-        return;
-    }
-    const int32_t zero = zero_point(l->y_zero);
-    for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * l->stride_w) {
-        int32_t sums[4] = {bias, bias, bias, bias};
-        any_window(l, taps, row, sums);
-        store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
+        if (at + 1 == last) break;
+        store(y, b0, b1, b2, b3, scales[at + 1], zero, count);
+        y += plane;
     }
 }
 

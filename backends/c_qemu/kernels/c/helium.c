@@ -64,8 +64,8 @@ SHARED void multiply(const struct convolution *l, int group, const packed *pixel
             a0 += weight[i] * at[0], a1 += weight[i] * at[16], a2 += weight[i] * at[32], a3 += weight[i] * at[48];
             b0 += second[i] * at[0], b1 += second[i] * at[16], b2 += second[i] * at[32], b3 += second[i] * at[48];
         }
-        store(y, a0, a1, a2, a3, scale[0], zero_point(zero), count);
-        if (left > 1) store(y + plane, b0, b1, b2, b3, scale[1], zero_point(zero), count);
+        store(y, a0, a1, a2, a3, scale[0], zero_to_store(zero), count);
+        if (left > 1) store(y + plane, b0, b1, b2, b3, scale[1], zero_to_store(zero), count);
 #endif
         weight = next;
     }
@@ -157,7 +157,7 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
         for (int i = 0; i < l->kernel_h; i++, from += l->dilation_h * l->row_step)
             for (int j = 0; j < l->kernel_w; j++, tap++)
                 for (int k = 0; k < 4; k++) sums[k] += *tap * from[j * l->dilation_w + k * step];
-        store(y, sums[0], sums[1], sums[2], sums[3], scale, zero_point(l->y_zero), left);
+        store(y, sums[0], sums[1], sums[2], sums[3], scale, zero_to_store(l->y_zero), left);
     }
 #endif
 }

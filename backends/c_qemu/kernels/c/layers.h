@@ -3,7 +3,7 @@ struct convolution {
     const int8_t *weights;
     const int32_t *biases;
     const float *scales;
-    uint32_t weights_step;                                     /* from group to group */
+    uint32_t weights_step;                                     /* from group to group; DSP, depthwise: cells of the ring */
     uint16_t channels_step, groups, in_channels, out_channels; /* of one group; the step of biases and scales */
     uint16_t in_h, in_w, out_h, out_w;
     uint16_t depth, strip, row_step; /* padded depth of a window; depthwise: output rows at once, cells of a row; Helium:

@@ -132,7 +132,47 @@ INLINE int32_t zero_point(int32_t zero) {
     __asm__("" : "+r"(zero));
     return zero;
 }
-/* Sums of one channel, to at most four neighbours; `zero` is a zero_point(). */
+#if defined(__ARM_FEATURE_DSP) && !defined(NET_LONG_SUMS) && !defined(NET_SMALL)
+/* Four sums, scaled below 2^15: rounded, clamped in halves, as the bytes of a word. */
+INLINE uint32_t four_bytes(int32_t a, int32_t b, int32_t c, int32_t d, float scale_a, float scale_b, float scale_c,
+                           float scale_d, int32_t zeros) {
+    __asm__("vmov s0, s1, %[a], %[b]\n vmov s2, s3, %[c], %[d]\n"
+            "vcvt.f32.s32 s0, s0\n vcvt.f32.s32 s1, s1\n vcvt.f32.s32 s2, s2\n vcvt.f32.s32 s3, s3\n"
+            "vmul.f32 s0, s0, %[scale_a]\n vmul.f32 s1, s1, %[scale_b]\n"
+            "vmul.f32 s2, s2, %[scale_c]\n vmul.f32 s3, s3, %[scale_d]\n"
+            "vadd.f32 s0, s0, %[whole]\n vadd.f32 s1, s1, %[whole]\n"
+            "vadd.f32 s2, s2, %[whole]\n vadd.f32 s3, s3, %[whole]\n"
+            "vmov %[a], %[b], s0, s1\n vmov %[c], %[d], s2, s3\n"
+            "pkhbt %[a], %[a], %[c], lsl #16\n pkhbt %[b], %[b], %[d], lsl #16\n"
+            "qadd16 %[a], %[a], %[zeros]\n qadd16 %[b], %[b], %[zeros]\n usat16 %[a], #8, %[a]\n usat16 %[b], #8, %[b]\n"
+            "orr %[a], %[a], %[b], lsl #8\n eor %[a], %[a], #0x80808080"
+            : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d)
+            : [scale_a] "t"(scale_a), [scale_b] "t"(scale_b), [scale_c] "t"(scale_c), [scale_d] "t"(scale_d),
+              [whole] "t"(12582912.0f), [zeros] "r"(zeros)
+            : "s0", "s1", "s2", "s3");
+    return (uint32_t)a;
+}
+#define FOUR_BYTES
+/* What `store` adds: the zero point from -128 on, in both halves. */
+INLINE int32_t zero_to_store(int32_t zero) {
+    zero = (zero + 128) * 0x10001;
+    __asm__("" : "+r"(zero));
+    return zero;
+}
+/* Sums of one channel, to at most four neighbours. */
+INLINE void store(int8_t *y, int32_t a, int32_t b, int32_t c, int32_t d, float scale, int32_t zero, int count) {
+    uint32_t bytes = four_bytes(a, b, c, d, scale, scale, scale, scale, zero);
+    if (__builtin_expect(count >= 4, 1)) {
+        memcpy(y, &bytes, 4);
+    } else {
+        for (; count > 0; count--, bytes >>= 8) *y++ = (int8_t)bytes;
+    }
+}
+#else
+INLINE int32_t zero_to_store(int32_t zero) {
+    return zero_point(zero);
+}
+/* Sums of one channel, to at most four neighbours; `zero` is a zero_to_store(). */
 SHARED void store_some(int8_t *y, const int32_t *sums, float scale, int32_t zero, int count) {
     WRITES;
     const factor by = factor_of(scale);
@@ -149,3 +189,4 @@ INLINE void store(int8_t *y, int32_t a, int32_t b, int32_t c, int32_t d, float s
 #endif
     store_some(y, (int32_t[]){a, b, c, d}, scale, zero, count);
 }
+#endif

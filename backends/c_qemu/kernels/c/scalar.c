@@ -18,14 +18,8 @@ INLINE uint32_t *words_of(const struct convolution *l, packed *scratch) {
 INLINE void unpack(const struct convolution *l, packed *scratch) {
     (void)l, (void)scratch;
 }
-#if defined(__thumb__) && !defined(__thumb2__) || defined(NET_SMALL) /* Cortex-M0+: eight registers hold no more */
-#define AT_ONCE 2
-#else
-#define AT_ONCE 4
-#endif
-/* Two channels by two or four pixels. */
+/* Two channels by four pixels. */
 INLINE void two_channels(const int8_t *weight, const packed *pixel, int depth, int32_t *a, int32_t *b) {
-#if AT_ONCE == 4
     int32_t a0 = a[0], a1 = a[1], a2 = a[2], a3 = a[3], b0 = b[0], b1 = b[1], b2 = b[2], b3 = b[3];
     const packed *const end = pixel + 4 * depth;
 #if defined(__thumb2__) /* all registers but one are in use, which GCC does not manage; the end lies on the stack */
@@ -48,15 +42,7 @@ INLINE void two_channels(const int8_t *weight, const packed *pixel, int depth, i
         b0 += q * pixel[0], b1 += q * pixel[1], b2 += q * pixel[2], b3 += q * pixel[3];
     }
 #endif
-    a[2] = a2, a[3] = a3, b[2] = b2, b[3] = b3;
-#else
-    int32_t a0 = a[0], a1 = a[1], b0 = b[0], b1 = b[1];
-    for (const packed *const end = pixel + 4 * depth; pixel != end; pixel += 4, weight += 2) {
-        const int32_t u = pixel[0], v = pixel[1], p = weight[0], q = weight[1];
-        a0 += p * u, a1 += p * v, b0 += q * u, b1 += q * v;
-    }
-#endif
-    a[0] = a0, a[1] = a1, b[0] = b0, b[1] = b1;
+    a[0] = a0, a[1] = a1, a[2] = a2, a[3] = a3, b[0] = b0, b[1] = b1, b[2] = b2, b[3] = b3;
 }
 /* Weights: [channels / 2][depth][2 channels]. */
 SHARED void multiply(const struct convolution *l, int group, const packed *pixels, int8_t *y, int plane, int count) {
@@ -66,10 +52,10 @@ SHARED void multiply(const struct convolution *l, int group, const packed *pixel
         const int at = group * l->channels_step + c;
         const int32_t first = l->biases[at], second = l->biases[at + 1];
         int32_t a[4] = {first, first, first, first}, b[4] = {second, second, second, second};
-        for (int i = 0; i < count; i += AT_ONCE) two_channels(weight, pixels + i, l->depth, a + i, b + i);
-        store(y, a[0], a[1], a[2], a[3], l->scales[at], zero_point(l->y_zero), count);
+        two_channels(weight, pixels, l->depth, a, b);
+        store(y, a[0], a[1], a[2], a[3], l->scales[at], zero_to_store(l->y_zero), count);
         if (c + 1 == l->out_channels) break;
-        store(y + plane, b[0], b[1], b[2], b[3], l->scales[at + 1], zero_point(l->y_zero), count);
+        store(y + plane, b[0], b[1], b[2], b[3], l->scales[at + 1], zero_to_store(l->y_zero), count);
     }
 }
 
@@ -87,11 +73,16 @@ INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from)
     memset(row, l->x_zero, l->row_step);
     if (from) memcpy(row + l->pad_left, from, l->in_w);
 }
+#if defined(__thumb__) && !defined(__thumb2__) || defined(NET_SMALL) /* Cortex-M0+: eight registers hold no more */
+#define AT_ONCE 2
+#else
+#define AT_ONCE 4
+#endif
 /* Neighbours of a row, `AT_ONCE` at a time; rows have as many values as the last ones read. */
 INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                         int8_t *y, int height, int width, int step, int gap) {
     const int down = l->dilation_h * l->row_step;
-    const int32_t zero = zero_point(l->y_zero);
+    const int32_t zero = zero_to_store(l->y_zero);
     for (int left = l->out_w; left > 0; left -= AT_ONCE, row += AT_ONCE * step, y += AT_ONCE) {
         int32_t sums[4] = {bias, bias, bias, bias};
         const tap *weight = taps;
@@ -127,15 +118,39 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
 
 /* Weights: [rows][inputs]. */
 INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int rows, int32_t *sums) {
+#if !defined(NET_SMALL)
+    if (rows == 4 && inputs) {
+        const int8_t *second = weight + inputs, *third = second + inputs, *fourth = third + inputs;
+        int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+#if defined(__thumb__) && !defined(__thumb2__) /* eight registers for operands; sums lie in the others */
+        int32_t at = 0, value, product;
+        __asm__(".syntax unified\n1:\n ldrsb %[v], [%[x], %[i]]\n"
+                "ldrsb %[p], [%[w0], %[i]]\n muls %[p], %[v]\n add %[a], %[p]\n"
+                "ldrsb %[p], [%[w1], %[i]]\n muls %[p], %[v]\n add %[b], %[p]\n"
+                "ldrsb %[p], [%[w2], %[i]]\n muls %[p], %[v]\n add %[c], %[p]\n"
+                "ldrsb %[p], [%[w3], %[i]]\n muls %[p], %[v]\n add %[d], %[p]\n"
+                "adds %[i], #1\n cmp %[i], %[end]\n bne 1b"
+                : [a] "+h"(a), [b] "+h"(b), [c] "+h"(c), [d] "+h"(d), [i] "+l"(at), [v] "=&l"(value), [p] "=&l"(product)
+                : [x] "l"(x), [w0] "l"(weight), [w1] "l"(second), [w2] "l"(third), [w3] "l"(fourth), [end] "h"(inputs)
+                : "cc", "memory");
+#else
+        for (const int8_t *const end = x + inputs; x != end;) {
+            const int32_t value = *x++;
+            a += value * *weight++, b += value * *second++, c += value * *third++, d += value * *fourth++;
+        }
+#endif
+        sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+        return;
+    }
+#endif
     for (const int8_t *const end = x + inputs; x != end; x++, weight++) {
         const int32_t value = *x;
-#pragma GCC unroll 2
         for (int i = 0; i < rows; i++) sums[i] += value * weight[i * inputs];
     }
 }
 #if defined(NET_SMALL)
 #define ROWS_AT_ONCE 1
 #else
-#define ROWS_AT_ONCE 2
+#define ROWS_AT_ONCE 4
 #endif
 #define ROW_BYTES(inputs) (inputs)
