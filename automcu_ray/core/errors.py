@@ -3,9 +3,15 @@
 import difflib
 from collections.abc import Iterable
 
+_MOST_CHARS = 2_400  # of a message: what a stranger's file is quoted with may be as long as the file
+
 
 class AutoMcuError(Exception):
-    """Base class: its message says what was wanted, what was found, and what to do next."""
+    """Base class: its message says what was wanted, what was found, and what to do next; a long one loses its middle."""
+
+    def __str__(self) -> str:
+        text, half = super().__str__(), _MOST_CHARS // 2
+        return text if len(text) <= _MOST_CHARS else f"{text[:half]} ... {text[-half:]}"
 
 
 class ConfigError(AutoMcuError):
