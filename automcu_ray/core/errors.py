@@ -7,7 +7,7 @@ _MOST_CHARS = 2_400  # of a message: what a stranger's file is quoted with may b
 
 
 class AutoMcuError(Exception):
-    """Base class: its message says what was wanted, what was found, and what to do next; a long one loses its middle."""
+    """Base class: its message says what was wanted, what was found and what to do next; a long one loses its middle."""
 
     def __str__(self) -> str:
         text, half = super().__str__(), _MOST_CHARS // 2

@@ -1,5 +1,6 @@
 """A float ONNX graph that is rewritten node by node."""
 
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ class Editor:
     def constant(self, near: str, values: npt.ArrayLike) -> str:
         """Add a constant; return its name."""
         array = np.asarray(values)
-        name = f"{near}_value{len(self.constants)}"
+        number = next(n for n in count(len(self.constants)) if f"{near}_value{n}" not in self.shapes)
+        name = f"{near}_value{number}"
         self.constants[name] = array
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name

@@ -349,6 +349,10 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {  # with what the refusal names
     "cumprod": (lambda: Middle(lambda x: x.cumprod(2)), "aten::cumprod"),
     "sort": (lambda: Middle(lambda x: x.sort(1).values), "TopK"),
+    "grid_sample": (
+        lambda: Middle(lambda x: F.grid_sample(x, x.permute(0, 2, 3, 1)[..., :2])),
+        "GridSample|grid_sampler",
+    ),
     "mean of a batch": (lambda: Middle(lambda x: x - x.mean(0, keepdim=True)), "ReduceMean .* along the images"),
     "softmax of a batch": (lambda: Middle(lambda x: torch.softmax(x, 0)), "Softmax .* along the images"),
     "product of images": (
