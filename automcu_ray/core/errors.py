@@ -41,3 +41,9 @@ def unknown_name(kind: str, found: str, known: Iterable[str], *, of: str = "") -
     hint = f"did you mean {near[0]!r}? " if near else ""
     whose = f"{of!r} has" if of else "known"
     return ConfigError(f"unknown {kind} {found!r}: {hint}{whose}: {', '.join(names) or 'none'}.")
+
+
+def first_line(error: Exception) -> str:
+    """Return what kind of error a library gave, and the first line of what it said."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

@@ -7,12 +7,10 @@ One convention for the whole project: images are uint8 NCHW and the network's fl
 import dataclasses
 import functools
 import logging
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +19,10 @@ import onnx
 import onnxruntime as ort
 import torch
 from onnx import ModelProto
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from automcu_ray.core.errors import ToolchainError
+from automcu_ray.core.errors import ToolchainError, first_line
 from automcu_ray.core.learning import Learning
-from automcu_ray.deploy import recurrent_layers, recurrent_steps
+from automcu_ray.deploy import recurrent_layers
 from automcu_ray.deploy.bounded import CPU_S, run_bounded
 from automcu_ray.deploy.equivalents import use_equivalents
 from automcu_ray.deploy.exact_products import exact_level
@@ -36,16 +33,16 @@ from automcu_ray.deploy.onnx_graph import (
     integer_ends,
     leading_window,
     named,
-    quantise_before_pools,
     values_per_image,
     with_batch_one,
     worked_out,
 )
 from automcu_ray.deploy.onnx_graph import operators as operators
-from automcu_ray.deploy.onnx_rewrites import rectify_copies, widen_means
+from automcu_ray.deploy.onnx_rewrites import rectify_copies
 from automcu_ray.deploy.own_names import in_words, take_over
+from automcu_ray.deploy.quantise import quantise
 from automcu_ray.deploy.step_network import step_network
-from automcu_ray.deploy.tables import Island, drop_unread, excluded, mark, tabulate
+from automcu_ray.deploy.tables import drop_unread, excluded, mark
 from automcu_ray.deploy.trace_check import TracedOtherwise
 from automcu_ray.deploy.tracing import INPUT, OUTPUT, TRACED, trace
 from automcu_ray.problem.precision import Precision
@@ -54,7 +51,6 @@ from automcu_ray.signals.front_end import FrontEnd
 INPUT_SCALE = 1 / 128  # with the range [-1, 127/128], int8 covers it exactly: zero point 0
 BATCH = 256
 IMAGE_S = 0.5  # of CPU time for a foreign network: 850 million products took 0.07 s at int8
-SMALLEST_RANGE = 1e-3  # without one, a ReLU that gave zeros alone has zero point 0, and int8 no longer cuts below it
 MAX_VALUES = 1 << 28  # of all tensors for one batch: 1 GB as float32, where a network is very large
 
 
@@ -190,7 +186,7 @@ def deploy(
     except TracedOtherwise as error:
         raise ToolchainError(f"{error}.") from error
     except Exception as error:  # generated networks fail here in every way there is
-        raise ToolchainError(f"torch.onnx.export refused the network: {_first_line(error)}") from error
+        raise ToolchainError(f"torch.onnx.export refused the network: {first_line(error)}") from error
     return deploy_traced(traced, input_shape, precision=precision, calibration=calibration)
 
 
@@ -225,7 +221,7 @@ def _deploy(
             return DeployedNetwork("float32", float_onnx, float_onnx, input_shape, classes)
         islands = mark(model)
         rectify_copies(model, excluded(model, islands))
-        quantised = _quantise(model, calibration, islands)
+        quantised = quantise(model, _batches(float_onnx, model, calibration), islands)
     if stuck := float_operators(quantised):
         raise ToolchainError(
             f"int8 needs every operator to be quantised; {named(stuck, quantised.graph, lines)} would run in float. "
@@ -244,7 +240,7 @@ def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:
         images = np.zeros((TRACED + 1, *input_shape), np.float32)
         shape = _session(float_onnx, "float32").run([OUTPUT], {INPUT: images})[0].shape
     except Exception as error:  # onnxruntime's errors share no base class
-        raise ToolchainError(f"onnxruntime cannot run the exported network: {_first_line(error)}") from error
+        raise ToolchainError(f"onnxruntime cannot run the exported network: {first_line(error)}") from error
     if len(shape) != 2 or shape[0] != TRACED + 1:
         raise ToolchainError(
             f"{TRACED + 1} images should give logits of shape ({TRACED + 1}, classes), found {tuple(shape)}."
@@ -252,56 +248,19 @@ def _num_classes(float_onnx: bytes, input_shape: tuple[int, int, int]) -> int:
     return int(shape[1])
 
 
-def _quantise(model: onnx.ModelProto, calibration: npt.NDArray[np.uint8], islands: Sequence[Island]) -> onnx.ModelProto:
-    """Return the network in int8 by onnxruntime: one scale for each channel of weights, one for each activation.
+def _batches(float_onnx: bytes, model: onnx.ModelProto, calibration: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+    """Return the network's float inputs for images (N, C, H, W), in large batches (one at a time costs thrice).
 
-    The ranges of the activations come from the calibration images (N, C, H, W). One pixel of the first is set to 0 and
-    one of the last to 255 (a window where a pool comes first). What is left in float, the islands, becomes tables.
+    One pixel of the first is set to 0 and one of the last to 255 (a window where a pool comes first), so that the input
+    has the range of a pixel whatever the sample holds.
     """
-    recurrent = recurrent_steps.prepare(model)
-    float_onnx = model.SerializeToString()
     pinned = calibration.copy()
     window = leading_window(model)
     pinned[0, 0, :window, :window] = 0
     corner = -1 if window == 1 else 0  # pools may pass over the last row and column
     pinned[-1, -1, corner, corner] = 255
-    images = normalize(pinned)
-    batches = [images[start : start + _batch(float_onnx)] for start in range(0, len(images), _batch(float_onnx))]
-    if recurrent:
-        recurrent = recurrent_steps.measured(model, recurrent, batches)
-    with tempfile.TemporaryDirectory(prefix="automcu-quantise-") as folder:
-        source, result = Path(folder, "float.onnx"), Path(folder, "int8.onnx")
-        source.write_bytes(float_onnx)
-        try:
-            quantize_static(
-                source,
-                result,
-                _Calibration(batches),
-                quant_format=QuantFormat.QOperator,  # QDQ models are run in float by the C generator
-                per_channel=True,
-                activation_type=QuantType.QInt8,
-                weight_type=QuantType.QInt8,
-                nodes_to_exclude=excluded(model, islands) + recurrent_steps.excluded(recurrent, model),
-                extra_options={"MinimumRealRange": SMALLEST_RANGE},
-            )
-        except Exception as error:  # onnxruntime's errors share no base class
-            raise ToolchainError(f"onnxruntime cannot quantise the network: {_first_line(error)}") from error
-        quantised = onnx.load(result)
-    widen_means(model, quantised)
-    tabulate(quantised, islands)
-    recurrent_steps.put_steps(quantised, recurrent)
-    quantise_before_pools(quantised)
-    return quantised
-
-
-class _Calibration(CalibrationDataReader):  # type: ignore[misc]
-    """Hands out the calibration images in a few large batches: one at a time costs three times the CPU."""
-
-    def __init__(self, batches: Sequence[npt.NDArray[np.float32]]) -> None:
-        self.batches = iter([{INPUT: batch} for batch in batches])
-
-    def get_next(self) -> dict[str, npt.NDArray[np.float32]] | None:
-        return next(self.batches, None)
+    images, size = normalize(pinned), _batch(float_onnx)
+    return [images[start : start + size] for start in range(0, len(images), size)]
 
 
 @functools.lru_cache(maxsize=4)
@@ -332,8 +291,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
