@@ -16,6 +16,7 @@ from automcu_ray.runtime import plugins
 from backends.arena.build import BOOT_DELAY_TICKS, PROGRAMS, Built, build, machine_of
 from backends.boards.qemu import QEMU
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.form import Form
 from backends.programs import how_to_get, missing
 
 RIGS = {
@@ -63,12 +64,12 @@ class ArenaRig(ABC):
         return deployed.output_dtype
 
     def write_seed(self, deployed: DeployedNetwork, folder: Path, workdir: Path) -> None:
-        """Write a network as a seed artifact into the new `folder`: plain C for any core, as our own backend prints it.
+        """Write a network as a seed artifact into the new `folder`: plain C for any core, as our backend prints it for size.
 
         What the vendor's tools need meanwhile lies in the new `workdir`.
         """
         folder.mkdir(parents=True)
-        code = generate(deployed)
+        code = generate(deployed, form=Form(small=True))
         (folder / "net.c").write_text(code.source)
         (folder / "net.h").write_text(code.header)
         (folder / OPTIONS).write_text("stack_bytes: 2048\n")

@@ -4,7 +4,7 @@ from torch import nn
 
 
 class Net(nn.Module):
-    """A product of values: it leaves the int8 domain."""
+    """Sorted values: they leave the int8 domain."""
 
     def __init__(self):
         super().__init__()
@@ -12,4 +12,4 @@ class Net(nn.Module):
 
     def forward(self, x):
         x = torch.relu(self.conv(x))
-        return self.fc(x.prod(1).flatten(1))
+        return self.fc(x.sort(1).values[:, 0].flatten(1))
