@@ -4,6 +4,8 @@ Many networks have such a form: recurrent layers that go forwards read the input
 the last step is read. Whether one has it is tried: a window, step by step, has to give the window's own bits.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -40,7 +42,9 @@ def step_network(model: ModelProto, input_shape: tuple[int, int, int]) -> ModelP
     for node in [node for node in graph.node if set(node.output) & {data}]:
         graph.node.remove(node)
     drop_unread(graph)
-    _take_the_only_step(graph, steps)
+    known = [*model.graph.value_info, *model.graph.output]
+    shapes = {one.name: [dim.dim_value for dim in one.type.tensor_type.shape.dim] for one in known}
+    _take_the_only_step(graph, shapes, steps)
     if any(_is_moved_back(node) for node in graph.node):
         raise _refusal("a layer of it goes backwards")
     windows = np.random.default_rng(0).integers(-128, 128, (TRIED, *input_shape)).astype(np.int8)
@@ -106,13 +110,27 @@ def _data_of_steps(model: ModelProto) -> str:
         name = str(readers[0].output[0])
 
 
-def _take_the_only_step(graph: onnx.GraphProto, steps: int) -> None:
-    """Let what takes the last of all steps take the one that is there."""
+def _take_the_only_step(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]], steps: int) -> None:
+    """Let what takes the last of all steps take the one that is there, and what writes sizes down count one step.
+
+    `shapes` are those of a whole window.
+    """
     values = {tensor.name: numpy_helper.to_array(tensor).tolist() for tensor in graph.initializer}
     graph.initializer.append(numpy_helper.from_array(np.array([0]), "the_only_step"))
-    for node in [node for node in graph.node if node.op_type == "Gather" and node.input[0] not in values]:
-        if values.get(node.input[1]) == [steps - 1] and not any(one.name == "axis" and one.i for one in node.attribute):
+    for node in graph.node:
+        sizes = list(shapes.get(node.input[0], ()))
+        axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+        if (
+            node.op_type == "Gather"
+            and sizes
+            and sizes[axis] == steps
+            and values.get(node.input[1]) in ([steps - 1], [-1])
+        ):
             node.input[1] = "the_only_step"
+        if node.op_type == "Reshape" and len(sizes) > 2 and steps in (written := values[node.input[1]]):
+            written[written.index(steps)] = 1
+            node.input[1] = f"{node.name}_of_one_step"
+            graph.initializer.append(numpy_helper.from_array(np.array(written), node.input[1]))
 
 
 def _is_moved_back(node: onnx.NodeProto) -> bool:

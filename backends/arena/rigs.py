@@ -64,7 +64,7 @@ class ArenaRig(ABC):
         return deployed.output_dtype
 
     def write_seed(self, deployed: DeployedNetwork, folder: Path, workdir: Path) -> None:
-        """Write a network as a seed artifact into the new `folder`: plain C for any core, as our backend prints it for size.
+        """Write a network as a seed artifact into the new `folder`: plain C for any core, ours for size.
 
         What the vendor's tools need meanwhile lies in the new `workdir`.
         """

@@ -157,7 +157,7 @@ def test_steps_are_those_of_onnxruntime_however_long_a_state_is_carried(
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("GRU, both ways, two layers", "goes backwards"), ("RNN, mean of steps", "more than one step at a time")],
+    [("GRU, both ways, two layers", "goes backwards"), ("RNN, mean of steps", "more than what its recurrent layers")],
 )
 def test_what_cannot_go_by_steps_says_why(name: str, why: str) -> None:
     made = deploy(NETWORKS[name](), SHAPE, precision="int8", calibration=signals(8))
