@@ -71,7 +71,7 @@ def test_networks_learn_more_than_the_mean_and_ship_as_int8(digits_task: Task, k
     data = values() if kind == "regression" else only_normal(digits(), ("0",))
     learning = Learning.of(data.kind, "mae" if kind == "regression" else None, targets=data.targets)
     task = digits_task.replace(num_classes=data.outputs, learning=learning)
-    trainer = Trainer(task, Protocol(epochs=4, batch_size=32, learning_rate=0.1), data.train, data.val, gpus=0)
+    trainer = Trainer(task, Protocol(epochs=12, batch_size=32, learning_rate=0.1), data.train, data.val, gpus=0)
     *_, last = trainer.start(SPEC, seed=0)
     summary, deployed = trainer.finish(last)
     answers = learning.answers(deployed.values(data.val.images), data.val.images)
