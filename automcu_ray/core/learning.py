@@ -1,14 +1,17 @@
 """What a network learns, and by which metric networks are judged: from outputs and labels to one number."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.models import FrozenModel
+
+if TYPE_CHECKING:  # configurations name metrics, and a command starts without numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 Kind = Literal["classification", "regression", "anomaly"]
 MetricName = Literal["accuracy", "macro_f1", "r2", "mae", "auc", "partial_auc"]
@@ -64,7 +67,7 @@ class Learning(FrozenModel):
     @classmethod
     def of(
         cls, kind: Kind, metric: MetricName | None = None, loss: Loss | None = None, targets: tuple[Target, ...] = ()
-    ) -> "Learning":
+    ) -> Learning:
         """Return what is learnt from data of a kind; None is the first metric, or loss, that the kind has.
 
         Raises:
@@ -84,6 +87,8 @@ class Learning(FrozenModel):
             outputs: real values (N, outputs), as a float network gives them.
             images: what went in, (N, channels, height, width).
         """
+        import numpy as np
+
         if self.kind == "classification":
             classes: NDArray[Any] = outputs.argmax(axis=1)
             return classes
@@ -124,7 +129,7 @@ class Learning(FrozenModel):
     @property
     def trivial_mae(self) -> float:
         """The mean absolute error of answering the median, mean over the targets."""
-        return float(np.mean([target.trivial_mae for target in self.targets])) if self.targets else 1.0
+        return sum(target.trivial_mae for target in self.targets) / len(self.targets) if self.targets else 1.0
 
     def score_of(self, value: float) -> float:
         """Return the score that a value of the metric is worth."""
@@ -144,6 +149,8 @@ def roc(scores: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[Any], NDArr
 
     An example is called an anomaly whose score is the threshold or more; the first threshold is infinite.
     """
+    import numpy as np
+
     order = np.argsort(-scores, kind="stable")
     ranked, found = scores[order], labels[order] == 1
     last = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)  # of equal scores
@@ -162,6 +169,8 @@ def threshold(scores: NDArray[Any], labels: NDArray[Any]) -> float:
     It lies in the middle between two scores, so that rounding moves no example over it. Source: Youden 1950,
     doi:10.1002/1097-0142(1950)3:1<32::AID-CNCR2820030106>3.0.CO;2-3.
     """
+    import numpy as np
+
     alarms, hits, thresholds = roc(scores, labels)
     at = max(1, int(np.argmax(hits - alarms)))
     below = thresholds[at + 1] if at + 1 < len(thresholds) else thresholds[at]
@@ -169,6 +178,8 @@ def threshold(scores: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 def _macro_f1(classes: NDArray[Any], labels: NDArray[Any]) -> float:
+    import numpy as np
+
     found = []
     for one in np.union1d(classes, labels):
         both = np.count_nonzero((classes == one) & (labels == one))
@@ -177,6 +188,8 @@ def _macro_f1(classes: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 def _r2(values: NDArray[Any], labels: NDArray[Any]) -> float:
+    import numpy as np
+
     missed = np.square(labels - values).sum(axis=0, dtype=np.float64)
     spread = np.square(labels - labels.mean(axis=0, dtype=np.float64)).sum(axis=0, dtype=np.float64)
     return float(np.mean(1 - missed / np.maximum(spread, 1e-12)))
@@ -187,6 +200,8 @@ def _area(scores: NDArray[Any], labels: NDArray[Any], until: float = 1.0) -> flo
 
     Source: McClish 1989, doi:10.1177/0272989X8900900307, as scikit-learn's roc_auc_score(max_fpr=...).
     """
+    import numpy as np
+
     alarms, hits, _ = roc(scores, labels)
     inside = alarms < until
     x = np.append(alarms[inside], until)
@@ -196,10 +211,10 @@ def _area(scores: NDArray[Any], labels: NDArray[Any], until: float = 1.0) -> flo
 
 
 METRICS: dict[MetricName, Metric] = {
-    "accuracy": Metric("classification", True, lambda classes, labels: float(np.mean(classes == labels))),
+    "accuracy": Metric("classification", True, lambda classes, labels: float((classes == labels).mean())),
     "macro_f1": Metric("classification", True, _macro_f1),
     "r2": Metric("regression", True, _r2),
-    "mae": Metric("regression", False, lambda values, labels: float(np.abs(values - labels).mean(dtype=np.float64))),
+    "mae": Metric("regression", False, lambda values, labels: float(abs(values - labels).mean(dtype="float64"))),
     "auc": Metric("anomaly", True, _area),
     "partial_auc": Metric("anomaly", True, lambda scores, labels: _area(scores, labels, PARTIAL_FALSE_ALARMS)),
 }

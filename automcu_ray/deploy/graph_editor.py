@@ -38,8 +38,8 @@ class Editor:
     def constant(self, near: str, values: npt.ArrayLike) -> str:
         """Add a constant; return its name."""
         array = np.asarray(values)
-        number = next(n for n in count(len(self.constants)) if f"{near}_value{n}" not in self.shapes)
-        name = f"{near}_value{number}"
+        names = (f"{near}_value{number}" for number in count(len(self.constants)))
+        name = next(name for name in names if name not in self.shapes and name not in self.constants)
         self.constants[name] = array
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name

@@ -1,12 +1,16 @@
 """What a network takes for a pixel: the values that it was trained on, as a scale and an offset of ours."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from automcu_ray.core.errors import ConfigError
+
+if TYPE_CHECKING:  # `automcu deploy --help` names the forms, and a command starts without numpy
+    import numpy as np
+    import numpy.typing as npt
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _NUMBERS = r"-?\d{1,6}(?:\.\d{1,12})?(?:,-?\d{1,6}(?:\.\d{1,12})?){0,7}"
@@ -38,6 +42,8 @@ class Pixels:
 
     def of(self, images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         """Return the network's own values for images (N, channels, height, width), in float32."""
+        import numpy as np
+
         mean, std = (np.array(numbers, np.float32).reshape(1, -1, 1, 1) for numbers in (self.mean, self.std))
         return ((images.astype(np.float32) / np.float32(self.scale) - mean) / std).astype(np.float32)
 

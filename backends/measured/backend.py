@@ -143,6 +143,8 @@ def read_map(path: Path) -> tuple[BoardEntry, ...]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {rule(first)}.") from error
+    except FileNotFoundError as error:
+        raise ConfigError(f"no file {path}: give the path of a map of boards.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: a map of boards is YAML with the key boards, a list: {error}.") from error
     entries = tuple(entry for entry in listed if entry.connected)
