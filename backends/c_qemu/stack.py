@@ -13,6 +13,7 @@ GUARD_BYTES = 256  # beyond the bound: what a run finds changed there is an over
 # of GCC 12.2 was seen to need on any core, by disassembly: 168 (log1p in double, M0), 552 (sinf and its kind, M0).
 SMALL_BYTES, TRIGONOMETRIC_BYTES = 256, 640
 UNKNOWN_BYTES = 1024  # whatever has not been looked at; sin in double needs 832 (M3)
+MOST_DIGITS = 9  # of a frame's bytes
 _SMALL = re.compile(
     r"__(aeabi|gnu)_\w+|__\w+i2|mem(cpy|move|set|cmp)|(exp|log|log1p|tanh|sqrt|fma|nearbyint|rint|floor|ceil)f?"
     r"|(exp2|expm1|pow|erf|fmod|ldexp|round|trunc|lrint|lround|fmax|fmin|fabs)f"
@@ -37,6 +38,8 @@ def bound_bytes(callgraph: str) -> int:
     for name, size, kind in _FUNCTION.findall(callgraph):
         if kind == "dynamic":
             raise ToolchainError(f"the stack of {name} has no bound: it grows at run time.")
+        if len(size) > MOST_DIGITS:
+            raise ToolchainError(f"GCC's call graph should give {name[:80]} a frame of bytes, found {size[:20]}...")
         frames[name] = int(size)
     roots = [name for name in ("net", "stream_feed", "stream_result") if name in frames]
     if "net" not in roots:

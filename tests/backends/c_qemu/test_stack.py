@@ -66,3 +66,8 @@ def test_allowances_are_well_above_what_a_library_needs(function: str, most: int
 
 def test_a_function_that_nobody_has_looked_at_gets_the_largest_allowance() -> None:
     assert [library_bytes(name) for name in ("expf", "sinf", "lgammaf", "sinfoo")] == [256, 640, 1024, 1024]
+
+
+def test_a_frame_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(ToolchainError, match="should give net a frame of bytes, found 99999999999999999999\\.\\.\\."):
+        bound_bytes('node: { title: "net" label: "net\\nnet.c:1:1\\n' + "9" * 5000 + ' bytes (static)" }\n')
