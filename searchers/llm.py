@@ -147,7 +147,7 @@ class LLM(LLMProposer):
                 0,
                 prompt,
                 size,
-                lambda count: batch_schema(count, space.operators),
+                lambda count: batch_schema(count, space),
                 lambda reply, count: read_candidates(reply, space, count),
             )
 

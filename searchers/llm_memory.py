@@ -10,14 +10,14 @@ from automcu_ray.networks.candidate import Candidate, Diagnosis
 from automcu_ray.problem.task import Form, Task
 from automcu_ray.records.record import Record
 from automcu_ray.runtime.config import Plugin
-from searchers.dialogue import compact_prompts
+from searchers.dialogue import compact_prompts, rows
 from searchers.dialogue.asking import ask_for_several
 from searchers.dialogue.dialogue import Dialogue, Sampling, Script, TopP
 from searchers.dialogue.feedback_memory import Memory
 from searchers.dialogue.llm_proposer import LLMProposer
-from searchers.dialogue.notations import NotationName, notation_of
+from searchers.dialogue.notations import CodeNotation, NotationName, notation_of
 from searchers.dialogue.pacing import OnStall, Pacing, Share
-from searchers.dialogue.prompts import CandidateFormat, Prompter
+from searchers.dialogue.prompts import CandidateFormat, Prompter, Told
 from searchers.dialogue.reply_parsing import read_advice, read_candidate, read_code, read_networks
 from searchers.dialogue.reply_schemas import advice_schema, spec_schema
 from searchers.engines.base import Engine, Reply
@@ -152,20 +152,23 @@ class LLMMemory(LLMProposer):
     def _plain_script(self) -> Script:
         """Return the conversation of the paper's own forms: a spec as JSON, or code."""
         prompter, memory = self.prompter, self.memory  # as things stand now
+        tokens = self.history_tokens if memory.size != 0 else 0
+        known = self.known(CodeNotation())
+        told = Told(known, rows.rows(known, tokens)) if prompter.form == "code" else None
 
         def hold(dialogue: Dialogue) -> list[Candidate]:
             parent, _ = memory.reference if prompter.reference else (None, None)
             dialogue.about["parent"] = parent.hash if parent else ""
             advice = None
             if self.improver and memory.current is not None:
-                advice = dialogue.ask("improver", 0, prompter.improver(memory), advice_schema(), read_advice)
+                advice = dialogue.ask("improver", 0, prompter.improver(memory, told), advice_schema(), read_advice)
                 dialogue.about["diagnosis"] = Diagnosis(problem=advice.problem, suggestion=advice.suggestion)
             # Advice is untrusted text: it goes into the next prompt and nowhere else.
-            prompt = prompter.generator(memory, advice, extended=self.extended)
+            prompt = prompter.generator(memory, advice, extended=self.extended, told=told)
             if prompter.form == "code":
                 return [dialogue.ask("generator", 1, prompt, None, read_code)]
             space = self.task.space
-            schema = spec_schema(space.operators)
+            schema = spec_schema(space)
             return [dialogue.ask("generator", 1, prompt, schema, lambda reply: read_candidate(reply, space))]
 
         return hold

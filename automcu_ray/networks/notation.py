@@ -1,8 +1,8 @@
 """The compact notation of specs: `c24 r24 d32 mb64e3k5`, a word a layer, in a twentieth of the characters of JSON.
 
 A word is a type, its output channels (of a pool: its window), and the fields that differ from their defaults, each a
-letter and a value. What has no letter is written by its name, `c24[padding=0]`, so that every spec can be written.
-`pattern` is a regular expression of the words that fit an input: no stride or pool beyond the map that is reached.
+letter and a value; a head that differs from its defaults is a last word, `h2`. What has no letter is written by its
+name, `c24[padding=0]`, so that every spec can be written. Which words fit an input: `notation_pattern`.
 """
 
 import json
@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from automcu_ray.networks.lowering import CODE, DECODER
+from automcu_ray.networks.morphisms import JOINS, POOLS
 from automcu_ray.networks.search_space import Space, without_derived
 from automcu_ray.networks.spec import LAYERS, MAX_LAYERS, ArchitectureSpec, Classifier
 
@@ -24,6 +26,8 @@ KINDS = {
     "residual": "r",
     "max_pool": "mp",
     "avg_pool": "ap",
+    "skip": "sk",
+    "concat": "cat",
 }
 FIELDS = {
     "kernel_size": "k",
@@ -33,14 +37,17 @@ FIELDS = {
     "ratio": "t",
     "dw_size": "z",
     "dilation": "l",
+    "groups": "g",
     "use_bn": "n",
     "activation": "a",
 }
+HEAD = "h"
+HEAD_FIELDS = {"code": "c", "decoder": "d"}
 _ACTIVATIONS = {"relu": "1", "relu6": "6", "none": "0"}
 _TYPES = {word: kind for kind, word in KINDS.items()}
 _NAMES = {letter: name for name, letter in FIELDS.items()}
-_POOLS = ("max_pool", "avg_pool")
-_HEAD = "head"
+# What stands behind the type, where that is not the output channels; and what is written where it is the default.
+_FIRST: dict[str, tuple[str, Any]] = {kind: ("kernel_size", 2) for kind in POOLS} | {k: ("back", 2) for k in JOINS}
 _MEANINGS = {
     "conv": "c convolution",
     "depthwise": "dw depthwise (and 1x1 to a new width)",
@@ -52,9 +59,16 @@ _MEANINGS = {
     "residual": "r residual",
     "max_pool": "mp max pool",
     "avg_pool": "ap average pool",
+    "skip": "sk2 adds the output 2 layers back",
+    "concat": "cat2 joins it (equal maps)",
+}
+_OPTIONS = {  # beside those that a type's meaning names
+    "stride": "s2 stride",
+    "dilation": "l2 dilation",
+    "groups": "g2 groups",
+    "dw_size": "z second kernel of g",
 }
 _MOST_WORDS = 200
-_PER_STAGE = 4  # layers on maps of one size, as the pattern has it: of 128 pixels it allows 39, below MAX_LAYERS
 
 
 class NotationError(ValueError):
@@ -63,9 +77,13 @@ class NotationError(ValueError):
 
 def write(spec: ArchitectureSpec) -> str:
     """Return a spec in the compact notation; `read` gives it back."""
-    words = [_word(layer.type, layer.model_dump(mode="json", exclude_defaults=True)) for layer in _layers(spec)]
+    layers = without_derived(spec).backbone
+    words = [_word(layer.type, layer.model_dump(mode="json", exclude_defaults=True)) for layer in layers]
     if spec.head != Classifier():
-        words.append(_HEAD + _named(spec.head.model_dump(mode="json", exclude_defaults=True)))
+        fields = spec.head.model_dump(mode="json", exclude_defaults=True)
+        positions = fields.pop("positions", 1)
+        letters = "".join(f"{letter}{fields.pop(name)}" for name, letter in HEAD_FIELDS.items() if name in fields)
+        words.append(f"{HEAD}{positions}{letters}{_named(fields)}")
     return " ".join(words)
 
 
@@ -73,30 +91,44 @@ def read(text: str) -> ArchitectureSpec:
     """Return the spec that a text stands for; commas and arrows between words are passed over.
 
     Raises:
-        NotationError: a word that is no layer.
+        NotationError: a word that is no layer, or last no head.
         ValidationError: a value that no layer can have, or no layer at all.
     """
     words = re.sub(r"[,;]|->|→", " ", text.strip().strip("`\"'").lower()).split()
     if len(words) > _MOST_WORDS:
         raise NotationError(f"{len(words)} words, more than {MAX_LAYERS} layers")
-    spec: dict[str, Any] = {"backbone": [_layer(word) for word in words if not word.startswith(_HEAD)]}
-    if words and words[-1].startswith(_HEAD):
-        spec["head"] = _values(words[-1], words[-1].removeprefix(_HEAD))
+    head = words.pop() if words and words[-1].startswith(HEAD) else ""
+    spec: dict[str, Any] = {"backbone": [_layer(word) for word in words]}
+    if head:
+        spec["head"] = _head(head)
     return ArchitectureSpec.model_validate(spec)
 
 
 def legend(space: Space) -> list[str]:
-    """Return what the words of a space mean: its types of layers, then the letters behind them."""
+    """Return what the words of a space mean: its types of layers, the letters behind them, the head."""
+    asked = {question.field for question in space.questions if len(set(question.values)) > 1}
+    windows = [kind for kind in space.types if kind not in (*POOLS, *JOINS)]
+    kernels = [size for size in (1, 3, 5, 7) if any(space.allows(kind, "kernel_size", size) for kind in windows)]
+    asked |= {"stride"} if any(space.allows(kind, "stride", 2) for kind in windows) else set()
     types = [_MEANINGS[kind] for kind in space.types if kind in _MEANINGS]
-    fields = "Options: k kernel 1, 3, 5, 7, default 3; s2 stride; a0 linear, a6 ReLU6; n no batch norm"
-    return [f"Types: {', '.join(types)}.", f"{fields}{'; l2 dilation' if space.is_signal else ''}."]
+    options = [f"k kernel {', '.join(map(str, kernels))}, default 3"]
+    options += [*(said for name, said in _OPTIONS.items() if name in asked), "a0 linear, a6 ReLU6", "n no batch norm"]
+    lines = [f"Types: {', '.join(types)}.", f"Options: {'; '.join(options)}."]
+    head = []
+    if "positions" in asked:
+        head.append(f"h2 to h8 keeps so many positions{'' if space.is_signal else ' a side'} before the linear layer")
+    if "code" in asked:
+        head.append(
+            f"h1c{CODE}d{DECODER} has {CODE} values in its bottleneck and {DECODER} in its decoder, the default"
+        )
+    return [*lines, *([f"Last word, optional: {'; '.join(head)}."] if head else [])]
 
 
-def changes(before: ArchitectureSpec, after: ArchitectureSpec) -> str:
-    """Return how one network became another one, word by word: `r24 -> r32, +mb64e3`."""
+def changes(before: str, after: str) -> str:
+    """Return how one line of words became another one, word by word: `r24 -> r32, +mb64e3`."""
     from difflib import SequenceMatcher
 
-    old, new = write(before).split(), write(after).split()
+    old, new = before.split(), after.split()
     said = []
     for tag, start, end, from_, to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "replace":
@@ -106,69 +138,11 @@ def changes(before: ArchitectureSpec, after: ArchitectureSpec) -> str:
     return ", ".join(said)
 
 
-@lru_cache
-def pattern(space: Space) -> str:
-    """Return a regular expression of networks for a space's input, with shapes followed from layer to layer.
-
-    It knows the usual fields, no look-around and no back-reference, so that any constrained decoder can keep to it.
-    What it cannot know (widths that some types ask for, an accelerator's limits) is validated in any case.
-    """
-
-    def stage(size: int) -> str:
-        return f"(?: {_keeps(space, size)}){{0,{_PER_STAGE}}}(?:{further(size)})?" if size > 1 else _last(space)
-
-    def further(size: int) -> str:
-        return "|".join(f" {words}{stage(after)}" for after, words in _shrinks(space, size).items())
-
-    size = space.side
-    first = [f"{_keeps(space, size)}{stage(size)}"]
-    return "|".join([*first, *(f"{words}{stage(after)}" for after, words in _shrinks(space, size).items())])
-
-
-def _last(space: Space) -> str:
-    return f"(?: {_keeps(space, 1)}){{0,{_PER_STAGE}}}"
-
-
-def _keeps(space: Space, size: int) -> str:
-    """Return an expression of the layers that keep a map of some size."""
-    width, kernel = "[1-9][0-9]{0,2}", "(?:k[1357])?" if size > 2 else "(?:k[13])?"
-    words = {
-        "conv": f"c{width}{kernel}",
-        "depthwise": f"dw(?:{width})?{kernel}",
-        "pointwise": f"p{width}",
-        "ghost": "g(?:[2468]|[1-9][0-9]?[02468])",
-        "bottleneck": f"b{width}(?:e[1-4])?",
-        "mbconv": f"mb{width}(?:e[1-6])?{kernel}(?:q0\\.25)?",
-        "residual": f"r{width}{kernel}",
-    }
-    return _any_of(word for kind, word in words.items() if kind in space.types)
-
-
-def _shrinks(space: Space, size: int) -> dict[int, str]:
-    """Return expressions of the layers that make a map smaller, by the size that it then has."""
-    width, found = "[1-9][0-9]{0,2}", dict[int, list[str]]()
-    strided = {"conv": "c", "depthwise": "dw", "bottleneck": "b", "mbconv": "mb", "residual": "r"}
-    if size > 1:
-        half = found.setdefault((size + 1) // 2, [])
-        half += [f"d{width}(?:k[35])?"] if "downsample" in space.types else []
-        half += [f"{word}{width}s2" for kind, word in strided.items() if kind in space.types]
-    if size > 1:
-        found.setdefault(size // 2, []).extend(f"{KINDS[kind]}2" for kind in _POOLS if kind in space.types)
-    return {after: _any_of(words) for after, words in found.items() if words}
-
-
-def _any_of(words: Any) -> str:
-    return f"(?:{'|'.join(words)})"
-
-
-def _layers(spec: ArchitectureSpec) -> Any:
-    return without_derived(spec).backbone
-
-
 def _word(kind: str, fields: dict[str, Any]) -> str:
     fields.pop("type", None)
-    named = {name: fields.pop(name) for name in list(fields) if name not in FIELDS and name != "out_channels"}
-    size = fields.pop("kernel_size", 2) if kind in _POOLS else fields.pop("out_channels", "")
+    first = _FIRST.get(kind, ("out_channels", ""))
+    named = {name: fields.pop(name) for name in list(fields) if name not in FIELDS and name != first[0]}
+    size = fields.pop(*first)
     letters = "".join(_field(name, value) for name, value in fields.items())
     return f"{KINDS.get(kind, kind)}{size}{letters}{_named(named)}"
 
@@ -196,7 +170,7 @@ def _layer(word: str) -> dict[str, Any]:
     kind = _TYPES.get(found[1], found[1])
     layer: dict[str, Any] = {"type": kind, **_values(word, found[4])}
     if found[2]:
-        layer["kernel_size" if kind in _POOLS else "out_channels"] = int(found[2])
+        layer[_FIRST.get(kind, ("out_channels", ""))[0]] = int(found[2])
     for letter, value in re.findall(r"([a-z])(\d*\.?\d*)", found[3]):
         name = _NAMES.get(letter)
         if name is None or (not value and name != "use_bn"):
@@ -208,6 +182,17 @@ def _layer(word: str) -> dict[str, Any]:
         elif not (kind == "downsample" and name == "stride" and value == "2"):  # that it halves is in its name
             layer[name] = float(value) if "." in value else int(value)
     return layer
+
+
+def _head(word: str) -> dict[str, Any]:
+    found = re.fullmatch(r"h(?:ead)?(\d*)((?:[a-z]\d+)*)((?:\[\w+=[^\]\s]*\])*)", word)
+    names = {letter: name for name, letter in HEAD_FIELDS.items()}
+    fields = re.findall(r"([a-z])(\d+)", found[2]) if found is not None else []
+    if found is None or not all(letter in names for letter, _ in fields):
+        raise NotationError(f"{word[:40]!r} is no head; one reads like h2, or h1c8d64 of an autoencoder")
+    numbers = {"positions": found[1]} if found[1] else {}
+    numbers |= {names[letter]: value for letter, value in fields}
+    return {name: int(value) for name, value in numbers.items()} | _values(word, found[3])
 
 
 def _values(word: str, text: str) -> dict[str, Any]:

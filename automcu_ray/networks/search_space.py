@@ -89,6 +89,10 @@ class Space(FrozenModel):
         known = {operator.type for operator in self.operators}
         return tuple(kind for kind in TYPES if not known or kind in known)
 
+    def allows(self, kind: str, field: str, value: Any) -> bool:
+        """Return whether a field of a layer type may have a value on the target."""
+        return all(operator.allows(field, value) for operator in self.operators if operator.type == kind)
+
     def candidate(self, spec: ArchitectureSpec, **about: Any) -> Candidate:
         """Return the spec with its canonical hash, input channels left out: they are derived, once they are checked.
 

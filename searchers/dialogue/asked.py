@@ -1,11 +1,14 @@
 """What a prompt says is asked for: the kind of task, and what a network has to be like, by the task's metric."""
 
+import json
+
 from automcu_ray.core.learning import METRICS, Kind
+from automcu_ray.networks.lowering import CODE, DECODER
 from automcu_ray.problem.task import Task
 
 _KINDS: dict[Kind, str] = {
-    "classification": "Image classification",
-    "regression": "Regression: numbers estimated from images or signals,",
+    "classification": "{thing} classification",
+    "regression": "Regression: numbers estimated from {thing}s,",
     "anomaly": "Anomaly detection by an autoencoder's reconstruction error,",
 }
 _DOES: dict[Kind, str] = {
@@ -30,11 +33,24 @@ def goal(task: Task) -> str:
         asked = f"a validation {metric} of {floor:.4g} or {'more' if more else 'less'} after full training"
         return f"{cost} as possible and has {asked}. The search trains briefly: there {there:.4g} is enough"
     return (
-        f"{cost} as possible and is accurate enough: {task.aim.floor:.4g} on validation images after full training. "
+        f"{cost} as possible and is accurate enough: {task.aim.floor:.4g} on validation {thing(task)}s after full "
+        "training. "
         f"The search trains briefly: there {task.aim.proxy_floor:.4g} is enough, and more accuracy is worth nothing"
     )
 
 
 def kind(task: Task) -> str:
     """Return what is asked of a network, as a heading says it."""
-    return _KINDS[task.learning.kind]
+    said = _KINDS[task.learning.kind].format(thing=thing(task))
+    return said[0].upper() + said[1:]
+
+
+def thing(task: Task) -> str:
+    """Return what a network is given: an image, or a signal whose windows move along one axis."""
+    return "signal" if task.space.is_signal else "image"
+
+
+def head(task: Task) -> str:
+    """Return the head that most networks have, as JSON with every field that it has in a task's space."""
+    bottleneck = {"code": CODE, "decoder": DECODER} if task.space.reconstructs else {}
+    return json.dumps({"type": "classifier", "positions": 1, **bottleneck})

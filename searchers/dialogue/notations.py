@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from pydantic import ValidationError
 
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.networks import notation
+from automcu_ray.networks import code_outline, notation, notation_pattern
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.cell import EDGES, OPERATIONS, CellSpec
 from automcu_ray.networks.cell_space import CellSpace
@@ -32,6 +32,7 @@ class Notation(Protocol):
     """Writes candidates as one line, and reads them back."""
 
     noun: str
+    change_chars: int  # of a change that is said in a row: both lines say a longer one as well
 
     @property
     def legend(self) -> Sequence[str]: ...
@@ -56,6 +57,7 @@ class SpecNotation:
     """Networks as words, one a layer: `c24 r24 d32`."""
 
     noun = "network"
+    change_chars = 32
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -72,7 +74,24 @@ class SpecNotation:
         return self.space.candidate(spec)
 
     def pattern(self, tried: Collection[str]) -> str:
-        return notation.pattern(self.space)
+        return notation_pattern.pattern(self.space)
+
+
+class CodeNotation:
+    """PyTorch code as an outline of its layers, for rows: it is read back from nothing but the code itself."""
+
+    noun = "network"
+    change_chars = 120
+    legend = ("A row names the layers that a network's code makes, in order of its text.",)
+
+    def write(self, candidate: Candidate) -> str:
+        return code_outline.outline(candidate.code) if candidate.code else ""
+
+    def read(self, found: Any) -> Candidate:
+        raise ValueError("code is written in full, not as its outline")
+
+    def pattern(self, tried: Collection[str]) -> str:
+        return ".*"
 
 
 class CellNotation:
@@ -82,6 +101,7 @@ class CellNotation:
     """
 
     noun = "cell"
+    change_chars = 0
 
     def __init__(self, space: CellSpace, blind: int | None = None) -> None:
         self.space, self.blind = space, blind is not None

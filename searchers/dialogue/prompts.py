@@ -18,7 +18,7 @@ from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import BIAS_BYTES, BYTES, footprint
 from automcu_ray.sizing.instruction_model import shipped
 from searchers.dialogue import rows
-from searchers.dialogue.asked import goal, kind
+from searchers.dialogue.asked import goal, head, kind, thing
 from searchers.dialogue.feedback_memory import OUTCOME_CHARS, Memory
 from searchers.dialogue.record_selection import Shown, figures, summary
 from searchers.dialogue.reply_schemas import Advice, vocabulary
@@ -28,6 +28,13 @@ _REPAIR_CHARS = 4000
 _SAID = {"diagnosis", "network", "reply"}
 
 CandidateFormat = Literal["spec", "code"]
+
+
+class Told(NamedTuple):
+    """What is known of generated code, and its rows: one a network, the best first, those under way last."""
+
+    known: rows.Known
+    shown: list[str]
 
 
 class Prompter(NamedTuple):
@@ -47,23 +54,30 @@ class Prompter(NamedTuple):
     reference: bool = True
     shared: bool = False
 
-    def generator(self, memory: Memory, advice: Advice | None, *, extended: bool = False) -> Prompt:
+    def generator(
+        self, memory: Memory, advice: Advice | None, *, extended: bool = False, told: Told | None = None
+    ) -> Prompt:
         """Return the generator's prompt: the reference and what the improver said about it.
 
         Without advice after the first record there is no improver: the history stands in its place. `extended` adds
-        the next best networks and the last attempts, for models with a long context (paper 002, section 3.2).
+        the next best networks and the last attempts, for models with a long context (paper 002, section 3.2). `told`
+        puts rows of what was tried in place of the history.
         """
         view = {
             "advice": advice,
             "alone": advice is None and memory.current is not None,
             "others": memory.top[1:] if extended else (),
             "tried": memory.recent if extended else (),
+            "told": told,
         }
         return self._prompt("generator", memory, advice and advice.network, **view)
 
-    def improver(self, memory: Memory) -> Prompt:
-        """Return the improver's prompt: task and limits, reference, current network, progress, last triples."""
-        return self._prompt("improver", memory, None)
+    def improver(self, memory: Memory, told: Told | None = None) -> Prompt:
+        """Return the improver's prompt: task and limits, reference, current network, progress, last triples.
+
+        `told` puts rows of what was tried beside the triples, which say then what was changed and what that did.
+        """
+        return self._prompt("improver", memory, None, told=told)
 
     def proposer(self, shown: Shown, records: Sequence[Record], size: int) -> Prompt:
         """Return the prompt of paper 000's proposal agent: what it is shown of the records, and how many are wanted."""
@@ -268,10 +282,10 @@ def _templates() -> Environment:
     )
     environment.filters["json"] = json.dumps  # on one line: no text inside can end the fence it stands in
     environment.globals.update(about=_about, limits=_limits, result=_result, costs=_costs)
-    environment.globals.update(goal=goal, kind=kind, heading=rows.head, tally=rows.tally)
+    environment.globals.update(goal=goal, kind=kind, thing=thing, head=head, heading=rows.head, tally=rows.tally)
     environment.globals.update(limiting=rows.limiting, lesson=rows.lesson, plans=rows.plans)
     environment.globals.update(triples=lambda memory: [item.model_dump() for item in memory.history])
-    environment.globals.update(vocabulary=lambda task: list(vocabulary(task.space.operators)))
+    environment.globals.update(vocabulary=lambda task: list(vocabulary(task.space)))
     return environment
 
 

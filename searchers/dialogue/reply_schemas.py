@@ -1,6 +1,7 @@
 """What a reply must look like: JSON schemas and vocabulary, derived from the models that validate the replies."""
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -9,10 +10,10 @@ from pydantic.json_schema import SkipJsonSchema
 
 from automcu_ray.networks.cell import CellSpec
 from automcu_ray.networks.operator_limits import Operator
+from automcu_ray.networks.search_space import BOTTLENECK, Space
 from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
 
-# Worked out from the rest, or for signals or autoencoders alone: one thing less to get wrong.
-DERIVED = ("in_channels", "padding", "num_classes", "dilation", "code", "decoder")
+DERIVED = ("in_channels", "padding", "num_classes")  # worked out from the rest: one thing less to get wrong
 ADVICE_CHARS = 1200
 PLAN_CHARS = 300
 
@@ -34,15 +35,24 @@ class Advice(BaseModel):
         return text.strip()[:ADVICE_CHARS] if isinstance(text, str) else text
 
 
-@lru_cache
-def spec_schema(operators: tuple[Operator, ...] = ()) -> dict[str, Any]:
-    """Return the JSON schema of a spec, narrowed to what strict modes accept.
+def left_out(space: Space) -> tuple[str, ...]:
+    """Return the fields that nobody is asked for: those derived, dilation but of signals, codes but of autoencoders."""
+    return (
+        *DERIVED,
+        *(() if space.is_signal else ("dilation",)),
+        *(() if space.reconstructs else BOTTLENECK),
+    )
 
-    Lists of layers only, every field required, no field that is derived, anyOf in place of oneOf. `operators` are the
-    layer types of an accelerator, which allow no others; () allows all.
+
+@lru_cache
+def spec_schema(space: Space) -> dict[str, Any]:
+    """Return the JSON schema of a spec, narrowed to what strict modes accept and to what the space has.
+
+    Lists of layers only, every field required, no field that is left out, anyOf in place of oneOf, an accelerator's
+    layer types and values alone.
     """
-    schema: dict[str, Any] = _narrow(ArchitectureSpec.model_json_schema())
-    return _only(schema, operators) if operators else schema
+    schema: dict[str, Any] = _narrow(ArchitectureSpec.model_json_schema(), left_out(space))
+    return _only(schema, space.operators) if space.operators else schema
 
 
 def _only(schema: dict[str, Any], operators: tuple[Operator, ...]) -> dict[str, Any]:
@@ -62,9 +72,9 @@ def _only(schema: dict[str, Any], operators: tuple[Operator, ...]) -> dict[str, 
 
 
 @lru_cache
-def batch_schema(count: int, operators: tuple[Operator, ...] = ()) -> dict[str, Any]:
+def batch_schema(count: int, space: Space) -> dict[str, Any]:
     """Return the JSON schema of `count` specs in one answer: {"candidates": [spec, ...]}."""
-    spec = dict(spec_schema(operators))
+    spec = dict(spec_schema(space))
     definitions = spec.pop("$defs")
     several = {"type": "array", "items": spec, "minItems": count, "maxItems": count}
     closed = {"properties": {"candidates": several}, "required": ["candidates"], "additionalProperties": False}
@@ -96,13 +106,13 @@ def advice_schema() -> dict[str, Any]:
     return schema
 
 
-def _narrow(node: Any) -> Any:
+def _narrow(node: Any, out: Sequence[str] = ()) -> Any:
     if isinstance(node, list):
-        return [_narrow(item) for item in node]
+        return [_narrow(item, out) for item in node]
     if not isinstance(node, dict):
         return node
     if "anyOf" in node and {"type": "null"} in node["anyOf"]:
-        return _narrow(next(branch for branch in node["anyOf"] if branch != {"type": "null"}))
+        return _narrow(next(branch for branch in node["anyOf"] if branch != {"type": "null"}), out)
     if "const" in node:
         return {"type": "string", "enum": [node["const"]]}
     if "$ref" in node:
@@ -110,30 +120,29 @@ def _narrow(node: Any) -> Any:
     dropped = ("title", "description", "default", "discriminator", "minLength")
     kept = {("anyOf" if key == "oneOf" else key): value for key, value in node.items() if key not in dropped}
     if node.get("type") != "object":
-        return {key: _narrow(value) for key, value in kept.items()}
-    fields = {name: _narrow(value) for name, value in node["properties"].items() if name not in DERIVED}
-    definitions = {"$defs": {k: _narrow(v) for k, v in node["$defs"].items()}} if "$defs" in node else {}
+        return {key: _narrow(value, out) for key, value in kept.items()}
+    fields = {name: _narrow(value, out) for name, value in node["properties"].items() if name not in out}
+    definitions = {"$defs": {k: _narrow(v, out) for k, v in node["$defs"].items()}} if "$defs" in node else {}
     closed = {"properties": fields, "required": list(fields), "additionalProperties": False}
     return {"type": "object", **closed, **definitions}
 
 
 @lru_cache
-def vocabulary(operators: tuple[Operator, ...] = ()) -> tuple[str, ...]:
-    """Return one line a block type: what it is, and its fields with their values and defaults.
-
-    `operators` are the layer types of an accelerator, which allow no others; () allows all.
-    """
-    limits = {operator.type: operator.limited for operator in operators}
+def vocabulary(space: Space) -> tuple[str, ...]:
+    """Return one line a block type of a space: what it is, and its fields with their values and defaults."""
+    limits = {operator.type: operator.limited for operator in space.operators}
     lines = []
     for model in LAYERS.values():
         properties = model.model_json_schema()["properties"]
         kind = properties["type"]["const"]
-        if operators and kind not in limits:
+        if kind not in space.types:
             continue
-        rules = {name: rule for name, rule in properties.items() if name not in ("type", *DERIVED)}
+        rules = {name: rule for name, rule in properties.items() if name not in ("type", *left_out(space))}
         only = {name: {"enum": values} for name, values in limits.get(kind, {}).items()}
         fields = [_field(name, {**rule, **only.get(name, {})}) for name, rule in rules.items()]
         what = (model.__doc__ or "").splitlines()[0]
+        if space.is_signal:
+            what = what.replace("height and width", "length")
         lines.append(f"{kind}: {what} Fields: {'; '.join(fields)}")
     return tuple(lines)
 

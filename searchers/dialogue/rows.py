@@ -20,7 +20,6 @@ from searchers.dialogue.record_selection import Shown, select
 _Z95 = 1.96
 _REASON_CHARS = 120
 _PLAN_CHARS = 300
-_CHANGE_CHARS = 32
 _MILLION = 1e6
 _ALIKE = 0.5  # of what two lines hold together
 _LOOKED_AT = 20  # candidates before one: they are many in a long run, and prompts must not wait
@@ -159,7 +158,7 @@ def effect(record: Record, known: Known) -> str:
         return ""
     gain = _gain(record, before, known.task)
     verdict = ", tie" if is_tie(record.accuracy, before.accuracy, known.task) else ""
-    changed = change(before.candidate, record.candidate)
+    changed = change(before.candidate, record.candidate, known)
     return f"#{before.candidate.number}{f': {changed}' if changed else ''}: {gain}{verdict}"
 
 
@@ -184,12 +183,12 @@ def _parts(line: str) -> set[tuple[int, str]]:
     return {(words[:at].count(word), word) for at, word in enumerate(words)}
 
 
-def change(before: Candidate, after: Candidate) -> str:
-    """Return what became of one spec in another one; "" for all else."""
-    if before.spec is None or after.spec is None:
+def change(before: Candidate, after: Candidate, known: Known) -> str:
+    """Return what became of one network's words in another one; "" for cells, which have none."""
+    if before.cell is not None or after.cell is not None:
         return ""
-    text = compact.changes(before.spec, after.spec)
-    return text if len(text) <= _CHANGE_CHARS else ""  # both lines say it as well
+    text = compact.changes(known.notation.write(before), known.notation.write(after))
+    return text if len(text) <= known.notation.change_chars else ""  # both lines say it as well
 
 
 def refusal(record: Record) -> str:
@@ -227,15 +226,19 @@ def tally(known: Known) -> str:
 def limiting(record: Record, known: Known) -> str:
     """Return what of its limits a network takes, and where: the reader's way to what limits it."""
     task, report, spec = known.task, record.feasibility, record.candidate.spec
-    expected = known.expect(record.candidate)
-    if report is None or spec is None or expected is None:
+    if report is None or record.candidate.cell is not None:
         return ""
-    ram, flash = report.ram_bytes or expected.ram_bytes, report.flash_bytes or expected.flash_bytes
-    found = footprint(task.graph(spec), task.precision)
+    expected = known.expect(record.candidate)
+    ram = report.ram_bytes or (expected.ram_bytes if expected else None)
+    flash = report.flash_bytes or (expected.flash_bytes if expected else None)
+    if ram is None or flash is None:
+        return ""
+    found = footprint(task.graph(spec), task.precision) if spec is not None else None
     about = "takes" if report.ram_bytes else "is expected to take"
     shares = [
-        f"{ram / task.ram_limit_bytes:.0%} of RAM (peak at {found.widest_moment})",
-        f"{flash / task.flash_limit_bytes:.0%} of Flash (most weights at {found.largest_weights})",
+        f"{ram / task.ram_limit_bytes:.0%} of RAM" + (f" (peak at {found.widest_moment})" if found else ""),
+        f"{flash / task.flash_limit_bytes:.0%} of Flash"
+        + (f" (most weights at {found.largest_weights})" if found else ""),
     ]
     if task.instructions_limit and report.instructions:
         shares.append(f"{report.instructions / task.instructions_limit:.0%} of the instructions")

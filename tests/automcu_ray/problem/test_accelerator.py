@@ -128,5 +128,5 @@ def test_values_that_are_not_usual_are_drawn_where_no_usual_one_runs() -> None:
     for found in (drawn, space.mutate(drawn, rng)):
         assert found.spec is not None
         assert {(layer.kernel_size, layer.activation) for layer in found.spec.backbone} == {(7, "none")}  # type: ignore[union-attr]
-    schema = spec_schema((only,))["$defs"]["Conv"]["properties"]
+    schema = spec_schema(space)["$defs"]["Conv"]["properties"]
     assert (schema["kernel_size"]["enum"], schema["activation"]["enum"]) == ([7], ["none"])

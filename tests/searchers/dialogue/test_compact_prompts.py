@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.core.feasibility import Change, Estimate, FeasibilityReport, Rung, Violation
+from automcu_ray.core.learning import Learning
 from automcu_ray.networks import notation
 from automcu_ray.networks.candidate import Candidate, Diagnosis
 from automcu_ray.problem.task import Evidence, Task
@@ -86,6 +87,14 @@ def cells(blind: int | None = None) -> Known:
     return Known(task, CellNotation(task.cells, blind), tried, left=8)
 
 
+def of_signals(*, reconstructs: bool = False) -> Known:
+    task = TASK.replace(dataset="motion", input_shape=(6, 1, 128), num_classes=4)
+    if reconstructs:
+        learning = Learning(kind="anomaly", metric="auc")
+        task = TASK.replace(dataset="hums", input_shape=(1, 1, 64), num_classes=64, learning=learning)
+    return Known(task, SpecNotation(task.space), left=10, expect=lambda candidate: EXPECTED)
+
+
 def all_prompts() -> dict[str, Prompt]:
     pending = TASK.space.candidate(notation.read("c24 d48"), number=6)
     everything = known(FIRST, TIE, BETTER, MISS, REPEAT, pending=(pending,))
@@ -98,6 +107,8 @@ def all_prompts() -> dict[str, Prompt]:
         "compact_one_role": compact_prompts.designer(everything, 3, 500, memory),
         "compact_adviser": compact_prompts.adviser(everything, memory, reference=True),
         "compact_builder": compact_prompts.builder(everything, memory, advice, 1, reference=True, tokens=200),
+        "compact_signal": compact_prompts.designer(of_signals(), 4, 500),
+        "compact_autoencoder": compact_prompts.designer(of_signals(reconstructs=True), 4, 500),
         "compact_cell": compact_prompts.designer(cells(), 1, 500),
         "compact_cell_blind": compact_prompts.designer(cells(blind=3), 1, 500),
     }

@@ -8,19 +8,23 @@ from typing import Any
 import pytest
 
 from automcu_ray.core.feasibility import Change, FeasibilityReport, FlashUsage, RamUsage, Rung, Violation
+from automcu_ray.core.learning import Learning
 from automcu_ray.networks.candidate import Candidate, Diagnosis
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
-from automcu_ray.problem.task import Task
+from automcu_ray.problem.task import Evidence, Task
 from automcu_ray.records.record import Record, Status, TrainingSummary
-from searchers.dialogue import prompts, record_selection, reply_schemas
+from searchers.dialogue import prompts, record_selection, reply_schemas, rows
 from searchers.dialogue.feedback_memory import Memory
-from searchers.dialogue.prompts import Prompter
+from searchers.dialogue.notations import CodeNotation
+from searchers.dialogue.prompts import Prompter, Told
 from searchers.dialogue.reply_schemas import Advice
+from searchers.dialogue.rows import Known
 from searchers.engines.base import Prompt, Subject
 from tests.searchers.conftest import make_task
 from tests.searchers.sections import read_sections
 
+SPACE = make_task().space
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 ADVICE = Advice(problem="Most of Flash is left.", suggestion="Set layer_1.out_channels to 24.")
 
@@ -72,18 +76,59 @@ def render(prompt: Prompt) -> str:
     return "\n".join(f"[{message.role}]\n{message.content}" for message in prompt.messages)
 
 
-def code_record(number: int, accuracy: float) -> Record:
-    """A trained network that was written as code."""
-    code = f"import torch.nn as nn\n\n\nclass Net(nn.Module):  # candidate {number}\n    pass"
-    candidate = Candidate(number=number, code=code, hash=f"{number}", diagnosis=Diagnosis(problem="p", suggestion="s"))
-    return Record(candidate=candidate, status="ok", training=TrainingSummary(val_accuracy=accuracy))
+CODE = """import torch.nn as nn
+
+class Net(nn.Module):  # candidate {number}
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, {width}, 3, padding=1), nn.ReLU(), nn.Conv2d({width}, 32, 3, stride=2))
+        self.head = nn.Linear(32, 10)
+"""
+
+
+def code_record(number: int, accuracy: float | None, parent: str = "") -> Record:
+    """A network that was written as code: trained, or one that missed the limit of Flash."""
+    about = {"hash": f"{number}", "parent": parent, "diagnosis": Diagnosis(problem="p", suggestion="s")}
+    candidate = Candidate(number=number, code=CODE.format(number=number, width=8 * number), **about)
+    over = Violation(rung=Rung.LINK, resource="flash", found_bytes=49_220, limit_bytes=49_152, message="68 bytes over")
+    report = FeasibilityReport(
+        feasible=accuracy is not None,
+        backend="c_qemu",
+        rung=Rung.LINK,
+        ram_bytes=3_584,
+        flash_bytes=30_720 if accuracy is not None else 49_220,
+        violations=() if accuracy is not None else (over,),
+    )
+    training = TrainingSummary(val_accuracy=accuracy) if accuracy is not None else None
+    status: Status = "ok" if accuracy is not None else "infeasible"
+    return Record(candidate=candidate, status=status, feasibility=report, training=training)
+
+
+def told_of_code(task: Task, *records: Record) -> Told:
+    pending = (code_record(9, None).candidate,)
+    known = Known(
+        task.replace(evidence=Evidence(train_images=1257, val_images=270, epochs=10)), CodeNotation(), records
+    )
+    known = known._replace(pending=pending, left=4)
+    return Told(known, rows.rows(known, 500))
+
+
+def of_signals(task: Task, *, reconstructs: bool = False) -> Task:
+    """A task of signals: classes of motion, or an autoencoder of machine sounds."""
+    if not reconstructs:
+        return task.replace(dataset="motion", input_shape=(6, 1, 128), num_classes=4)
+    learning = Learning(kind="anomaly", metric="auc")
+    return task.replace(dataset="hums", input_shape=(1, 1, 64), num_classes=64, learning=learning)
 
 
 def all_prompts(task: Task) -> dict[str, Prompt]:
     memory, prompter, nothing = memory_after(task, 2), Prompter(task), Prompt((), Subject(task=task))
     code, coded = Prompter(task, form="code"), Memory(top_size=2)
-    for number, accuracy in enumerate((0.9, 0.95, 0.8), start=1):
-        coded = coded.after(code_record(number, accuracy))
+    tried = [code_record(1, 0.9), code_record(2, 0.95, "1"), code_record(3, 0.8, "2"), code_record(4, None, "2")]
+    for one in tried:
+        coded = coded.after(one)
+    told, waiting = told_of_code(task, *tried), told_of_code(task)
+    signal, autoencoder = of_signals(task), of_signals(task, reconstructs=True)
     records = [make_record(task.space, 1, "ok", 9), make_record(task.space, 2, "infeasible", 24)]
     shared = Prompter(task, shared=True)
     return {
@@ -92,9 +137,15 @@ def all_prompts(task: Task) -> dict[str, Prompt]:
         "generator_alone": prompter.generator(memory, None),
         "generator_without_reference": Prompter(task, reference=False).generator(memory, ADVICE),
         "generator_code_first": code.generator(Memory(), None),
+        "generator_code_pending": code.generator(Memory(), None, told=waiting),
+        "generator_code": code.generator(coded, ADVICE, told=told),
+        "generator_code_alone": code.generator(coded, None, told=told),
         "generator_code_extended": code.generator(coded, ADVICE, extended=True),
+        "generator_signal": Prompter(signal).generator(Memory(), None),
+        "generator_autoencoder": Prompter(autoencoder).generator(Memory(), None),
         "improver": prompter.improver(memory),
-        "improver_code": code.improver(coded),
+        "improver_code": code.improver(coded, told),
+        "improver_signal": Prompter(signal, form="code").improver(Memory().after(code_record(1, 0.9))),
         "improver_shared": shared.improver(memory),
         "proposer_first": prompter.proposer({}, [], 4),
         "proposer": prompter.proposer(record_selection.select(records, 1000), records, 1),
@@ -157,7 +208,7 @@ def test_fenced_blocks_hold_what_the_headings_say(task: Task) -> None:
 
 
 def test_vocabulary_names_every_field_of_every_block() -> None:
-    lines = {line.split(":")[0]: line for line in reply_schemas.vocabulary()}
+    lines = {line.split(":")[0]: line for line in reply_schemas.vocabulary(SPACE)}
     assert len(lines) == 12
     assert "back (integer from 2 to 39, default 2)" in lines["skip"] and "groups (one of" in lines["conv"]
     assert "expansion (number above 0 to 8, default 1)" in lines["bottleneck"]
@@ -179,9 +230,9 @@ def test_schemas_keep_to_what_strict_modes_accept() -> None:
         for value in node.values():
             check(value)
 
-    check(reply_schemas.spec_schema())
+    check(reply_schemas.spec_schema(SPACE))
     check(reply_schemas.advice_schema())
-    assert "in_channels" not in json.dumps(reply_schemas.spec_schema())
+    assert "in_channels" not in json.dumps(reply_schemas.spec_schema(SPACE))
 
 
 def test_advice_as_a_list_of_sentences_is_read_and_cut() -> None:

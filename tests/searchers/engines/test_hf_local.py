@@ -45,7 +45,9 @@ def request(
 ) -> Request:
     messages = (Message(role="system", content="You design networks."), Message(role="user", content=text))
     wanted = {"temperature": 1.0, **more}
-    return Request(role="generator", messages=messages, json_schema=schema or spec_schema(), seed=seed, **wanted)
+    return Request(
+        role="generator", messages=messages, json_schema=schema or spec_schema(TASK.space), seed=seed, **wanted
+    )
 
 
 def free(seed: int = 0, **more: Any) -> Request:
@@ -224,7 +226,7 @@ def test_the_grammar_stops_what_the_schema_forbids_and_nothing_else(
     compiler: Any, layers: list[dict[str, Any]]
 ) -> None:
     """xgrammar ignores parts of JSON schema silently: what our schemas use, it must enforce."""
-    assert accepts(compiler, spec_schema(), spec(*layers)) == (layers in ALLOWED)
+    assert accepts(compiler, spec_schema(TASK.space), spec(*layers)) == (layers in ALLOWED)
 
 
 @pytest.mark.parametrize("text", ['{"problem":"a\nb","suggestion":"c"}', '{"problem":"a"}'])

@@ -188,9 +188,10 @@ def alive(pid: int) -> bool:
 @pytest.mark.skipif(not HAS_VLLM, reason="vllm is not installed; scripts/check_vllm.sh installs and tests it")
 def test_vllm_obeys_the_schema_survives_a_kill_and_lets_go(ray_cluster: None, tmp_path: Path) -> None:
     from searchers.dialogue.reply_schemas import spec_schema
+    from tests.searchers.conftest import make_task
 
     engine = VllmEngine(model=str(make_tiny_model(tmp_path / "tiny")))
-    asked = [request(seed, json_schema=spec_schema(), temperature=1.0) for seed in range(16)]
+    asked = [request(seed, json_schema=spec_schema(make_task().space), temperature=1.0) for seed in range(16)]
     replies = engine.complete(asked)
     assert {reply.finish_reason for reply in replies} == {"stop"}
     assert all(set(json.loads(reply.text)) == {"backbone", "head"} for reply in replies)
