@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.runtime import vocabulary as words
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from automcu_ray.runtime.sentence import Heard, Reading, Understood, plain, understand
 from automcu_ray.runtime.units import BYTES, NUMBER, SECONDS, number
 from searchers.dialogue.prompts import render

@@ -14,7 +14,7 @@ from automcu_ray.core.models import FrozenModel
 from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
 from automcu_ray.runtime import vocabulary as words
 from automcu_ray.runtime.amounts import Reader, take_amounts
-from automcu_ray.runtime.config import load, names
+from automcu_ray.runtime.config_files import load, names
 
 MOST_CHARS = 1000
 _SIMILAR = 0.84  # of two phrases, by difflib: "handwriten digts" is 0.94 like "handwritten digits"
