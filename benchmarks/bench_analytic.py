@@ -28,7 +28,7 @@ from automcu_ray.networks.spec import MAX_LAYERS, ArchitectureSpec
 from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import BYTES_PER_KB, Constraints, McuTarget
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from automcu_ray.sizing import repair
 from automcu_ray.sizing.footprint import check_bounds, footprint
 from automcu_ray.sizing.size_model import Estimator, learn

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import CONFIGS, JailConfig, read_yaml
+from automcu_ray.runtime.config import JailConfig
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from trainables.jail.client import Jail
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests" / "trainables" / "open_code" / "good"

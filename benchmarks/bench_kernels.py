@@ -28,10 +28,10 @@ from automcu_ray.problem.target import Core, Emulator, McuTarget
 from backends.boards.machines import find_machine
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu import stack
-from backends.c_qemu.backend import FIRMWARE
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.emx import generate_float
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
+from backends.c_qemu.harness import FIRMWARE
 from backends.c_qemu.linker import Layout, section_bytes
 
 CMSIS = Path(__file__).parents[2] / "shared" / "peers" / "cmsis-nn"

@@ -20,7 +20,7 @@ from automcu_ray.deploy.torch_network import Network
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints, McuTarget
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from automcu_ray.testing.networks import deployed_network
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend, Optimise

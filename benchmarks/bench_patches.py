@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.problem.target import Constraints, McuTarget
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 

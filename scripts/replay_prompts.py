@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.records.journal import Repository
 from automcu_ray.run.plan import prepare
-from automcu_ray.runtime.config import merge, parse_setting, read_yaml, validate
+from automcu_ray.runtime.config import merge, parse_setting, validate
+from automcu_ray.runtime.config_files import read_yaml
 from searchers import pick_proposer
 from searchers.dialogue.llm_proposer import LLMProposer
 from searchers.engines.base import Request

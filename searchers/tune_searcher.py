@@ -62,7 +62,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
         self.early_end = EarlyEnd(self.budget)
         self.gave_up = ""  # why nothing more will be proposed, where the search cannot go on
         self.stopped: Callable[[], bool] = bool  # whether a signal or the end of the time has come; never
-        self.trained, self.spent = 0, Cost()  # on proposals
+        self.trained, self.spent = 0, Cost()  # on what engines were asked
         self.known = dict(known or {})
         self.waiting: deque[Candidate] = deque()  # to be evaluated before anything new is proposed
         self.ready: deque[tuple[Candidate, FeasibilityReport]] = deque()
@@ -79,7 +79,7 @@ class TuneSearcher(Searcher):  # type: ignore[misc]
     def replay(self, repository: Repository) -> None:
         """Continue a journal: learn from its records, and evaluate what was proposed but has no record."""
         self.repository = repository
-        self.spent = total(candidate.cost for candidate in repository.proposed.values())
+        self.spent = repository.talked + total(candidate.cost for candidate in repository.proposed.values())
         for record in repository.records:
             self._learn(record)
         pending = repository.pending()

@@ -18,7 +18,8 @@ from automcu_ray.core.errors import ToolMissingError
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
 from automcu_ray.runtime import interruption
-from automcu_ray.runtime.config import CONFIGS, JailConfig, read_yaml
+from automcu_ray.runtime.config import JailConfig
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from backends.programs import missing
 
 MARKS = {"ray_cluster": "ray", "gcc": "toolchain", "host_gcc": "toolchain", "qemu": "toolchain", "sandbox": "jail"}

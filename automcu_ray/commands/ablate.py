@@ -8,7 +8,7 @@ from rich.console import Console
 
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from automcu_ray.studies.sweep import load_sweep, runs
 
 EPILOG = """

@@ -10,7 +10,7 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.arena import Setting
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from automcu_ray.runtime.run_folder import RunFolder
 
 SETTINGS: tuple[Setting, ...] = get_args(Setting)

@@ -22,7 +22,8 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
 from automcu_ray.runtime import plugins
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import CONFIGS, JailConfig, compose, load, merge, names, parse_setting, read_yaml
+from automcu_ray.runtime.config import JailConfig, compose, merge, parse_setting
+from automcu_ray.runtime.config_files import CONFIGS, load, names, read_yaml
 
 ENGINE_PACKAGES = {"openai": "openai", "hf_local": "transformers", "vllm": "vllm"}
 

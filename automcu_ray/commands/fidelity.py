@@ -11,7 +11,8 @@ from rich.console import Console
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import compose, names
+from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.config_files import names
 
 EPILOG = """
 Examples:

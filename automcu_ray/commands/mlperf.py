@@ -11,7 +11,7 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.target import McuTarget
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from automcu_ray.runtime.config import load
+from automcu_ray.runtime.config_files import load
 
 EPILOG = """
 Examples:

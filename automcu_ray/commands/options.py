@@ -2,7 +2,7 @@
 
 import typer
 
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 
 
 def group_option(group: str, what: str) -> typer.models.OptionInfo:

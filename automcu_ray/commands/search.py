@@ -16,9 +16,9 @@ from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
 from automcu_ray.runtime.config import compose, validate
 from automcu_ray.runtime.run_folder import RunFolder
-from automcu_ray.runtime.sentence import Understood, Wish, describe, understand
+from automcu_ray.runtime.sentence import Reading, describe, understand
 
-SentenceReader = Callable[[str, Mapping[str, str | None]], tuple[Understood, str]]
+SentenceReader = Callable[[str, Mapping[str, str | None]], Reading]
 
 EPILOG = """
 Examples:
@@ -109,12 +109,17 @@ def search(
         folder, config = RunFolder.existing(resume)
         config = validate({**config.model_dump(), "resources": {**config.resources.model_dump(), **joined}})
     else:
-        said = asked_for(sentence, choices, Console(), _readers(engine, settings)) if sentence is not None else Wish()
+        reading = None
+        if sentence is not None:
+            reading = asked_for(sentence, choices, Console(), _readers(engine, settings))
+            wish = reading.understood.wish
+            choices |= {key: value for key, value in wish.choices.items() if choices[key] is None}
+            settings = [*wish.settings, *(settings or [])]
         extra = [f"{key}={value}" for key, value in flags.items() if value is not None]
         extra += [f"resources.{key}={json.dumps(value)}" for key, value in joined.items()]
-        choices |= {key: value for key, value in said.choices.items() if choices[key] is None}
-        config = compose(choices, [*(said.settings if sentence else []), *(settings or []), *extra])
+        config = compose(choices, [*(settings or []), *extra])
         folder = RunFolder.new(runs, name, config)
+    from automcu_ray.records.events import SentenceRead
     from automcu_ray.records.journal import Repository  # only now that the configuration is sound: torch takes seconds
     from automcu_ray.reports.console import intro, outcome, say, show_config, show_prompts
     from automcu_ray.run import supervisor
@@ -135,9 +140,11 @@ def search(
     intro(console, plan.config, plan.task, plan.engine, folder)
     for line in plan.started_from:
         say(console, line)
-    manifest, interrupted = None, False
+    manifest, interrupted, read = None, False, None
+    if sentence is not None and reading is not None and reading.said:
+        read = SentenceRead(sentence=sentence, said=reading.said, cost=reading.cost)
     try:
-        manifest = supervisor.run(plan, folder, console, resumed=resume is not None)
+        manifest = supervisor.run(plan, folder, console, resumed=resume is not None, sentence=read)
     except KeyboardInterrupt:
         interrupted = True
     raise typer.Exit(outcome(console, folder, plan.task, manifest, interrupted=interrupted))
@@ -145,23 +152,24 @@ def search(
 
 def asked_for(
     sentence: str, given: Mapping[str, str | None], console: Console, read: SentenceReader | None = None
-) -> Wish:
+) -> Reading:
     """Return what a sentence asks for, after showing it; at a terminal its questions are asked there.
 
-    `read` is who else reads it, where the grammar leaves something open.
+    `read` is who else reads it, where the grammar leaves something open; the cost is that of all readings.
 
     Raises:
         ConfigError: something is missing or contradictory, and there is nobody to ask.
     """
-    read = read or (lambda text, known: (understand(text, known), ""))
-    understood, by = read(sentence, given)
+    read = read or (lambda text, known: Reading(understand(text, known)))
+    understood, by, cost = read(sentence, given)
     while understood.questions and sys.stdin.isatty() and console.is_terminal:
         what, question = next(iter(understood.questions.items()))
         answer = console.input(Text(f"{question} "))
         if not answer.strip():
             break
         sentence = f"{sentence}; {what}: {answer}"
-        understood, by = read(sentence, given)
+        understood, by, more = read(sentence, given)
+        cost += more
     if by:
         console.print(Text(by))
     if understood.questions:
@@ -169,16 +177,16 @@ def asked_for(
     console.print(Text("understood: " + "; ".join(describe(understood.wish))))
     if understood.passed_over:
         console.print(Text("passed over: " + ", ".join(understood.passed_over)[:300]))
-    return understood.wish
+    return Reading(understood, by, cost)
 
 
 def _readers(engine: str | None, settings: Sequence[str] | None) -> SentenceReader:
     """Return a reader: the grammar, and the engine of these flags where it can read what the grammar leaves open."""
 
-    def read(sentence: str, given: Mapping[str, str | None]) -> tuple[Understood, str]:
+    def read(sentence: str, given: Mapping[str, str | None]) -> Reading:
         alone = understand(sentence, given)
         if not alone.questions and not alone.passed_over:
-            return alone, ""
+            return Reading(alone)
         from automcu_ray.reports.console import harmless  # only now: most sentences need none of this
         from automcu_ray.run.sentence_engine import read_sentence
         from searchers.engines import pick_engine
@@ -187,10 +195,10 @@ def _readers(engine: str | None, settings: Sequence[str] | None) -> SentenceRead
         config = compose({"engine": engine}, mine).engine
         picked = pick_engine(config.name, config.options)
         if not picked.reads_sentences:
-            return alone, ""
+            return Reading(alone)
         try:
-            understood, said = read_sentence(picked, sentence, given)
-            return understood, harmless(said)
+            found = read_sentence(picked, sentence, given)
+            return found._replace(said=harmless(found.said))
         finally:
             picked.close()
 

@@ -11,7 +11,7 @@ import typer
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.runtime import interruption
 from automcu_ray.runtime.command import run_command
-from backends.c_qemu.handover import verify as script
+from backends.c_qemu.handover import CHECK, RECIPE
 from backends.programs import Runner, run_confined
 
 EPILOG = """
@@ -45,9 +45,9 @@ def check(bundle: Path, run: Runner = run_confined) -> tuple[int, str]:
     Raises:
         ConfigError: no bundle there, one too large, or with links in it.
     """
-    if not (bundle / script.RECIPE).is_file():
+    if not (bundle / RECIPE).is_file():
         raise ConfigError(
-            f"{bundle} should be a bundle with {script.RECIPE}, found none: give the folder, such as "
+            f"{bundle} should be a bundle with {RECIPE}, found none: give the folder, such as "
             "runs/latest/bundle. Bundles of other backends than c_qemu cannot be rebuilt here."
         )
     files = list(bundle.resolve().rglob("*"))
@@ -57,8 +57,8 @@ def check(bundle: Path, run: Runner = run_confined) -> tuple[int, str]:
         raise ConfigError(f"{bundle} should hold at most {MOST_BYTES >> 20} MB, found more.")
     with tempfile.TemporaryDirectory(prefix="automcu-verify-") as folder:
         shutil.copytree(bundle, Path(folder, "bundle"))
-        shutil.copyfile(script.__file__, Path(folder, "check.py"))
-        done = run([sys.executable, "-I", "check.py", "bundle"], timeout_s=TIMEOUT_S, cwd=Path(folder))
+        shutil.copytree(CHECK, Path(folder, "check"))
+        done = run([sys.executable, "-I", "check/verify.py", "bundle"], timeout_s=TIMEOUT_S, cwd=Path(folder))
     return done.returncode, done.stdout + done.stderr
 
 

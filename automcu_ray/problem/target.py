@@ -27,6 +27,10 @@ Core = Literal[
 ]
 
 
+# What a chip's boot ROM looks for in the Flash: `backends/c_qemu/firmware/boot_<name>.c` holds it.
+Boot = Literal["rp2040", "rp2350"]
+
+
 class MemoryRegion(FrozenModel):
     """One contiguous range of addresses, as a linker script names it."""
 
@@ -71,6 +75,17 @@ class Uart(FrozenModel):
     source: str = ""
 
 
+class Uf2(FrozenModel):
+    """How a board takes a firmware that is copied onto the drive which it shows over USB.
+
+    `family` tells its boot loader for whom a file is, `drive` tells a user how the drive comes to be seen.
+    """
+
+    family: int = Field(ge=0, lt=1 << 32)
+    drive: str = Field(pattern=r"^[A-Za-z0-9 .,;:()/-]{1,160}$")
+    source: str
+
+
 class TimingPin(FrozenModel):
     """A pin whose falling edge a power monitor takes for a time stamp; `setup` makes it an output, after `high`."""
 
@@ -105,7 +120,8 @@ class McuTarget(FrozenModel):
     """A microcontroller as data; every number carries its source.
 
     `ram` lists contiguous regions. Data, arena and stack go to the first one, since a buffer cannot
-    straddle a gap; the others are documented and left to the user's application.
+    straddle a gap; the others are documented and left to the user's application. `boot` is what its boot ROM wants in
+    the Flash beside the vector table; it counts as the firmware's.
     """
 
     name: str
@@ -115,6 +131,8 @@ class McuTarget(FrozenModel):
     clock_source: str
     ram: dict[str, MemoryRegion] = Field(min_length=1)
     flash: MemoryRegion
+    boot: Boot | None = None
+    uf2: Uf2 | None = None
     uart: Uart = Uart()
     timing_pin: TimingPin | None = None
     emulator: Emulator | None = None

@@ -93,6 +93,18 @@ class ToolCalled(Event):
     cost: Cost = Cost()
 
 
+class SentenceRead(Event):
+    """Before the run began an engine was asked what a sentence wants; `said` is what came of it.
+
+    `cost` is that of all questions about it, which no candidate carries.
+    """
+
+    event: Literal["sentence_read"] = "sentence_read"
+    sentence: str
+    said: str
+    cost: Cost = Cost()
+
+
 class Searched(Event):
     """The search ended, or was interrupted; `gave_up` says why it ended early, if it did."""
 
@@ -171,6 +183,7 @@ AnyEvent = Annotated[
     | RecordAdded
     | Decided
     | ToolCalled
+    | SentenceRead
     | Searched
     | Brought
     | TeacherChosen

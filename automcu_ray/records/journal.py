@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from automcu_ray.core.cost import Cost, total
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.networks.candidate import Candidate
-from automcu_ray.records.events import AnyEvent, Event, Proposed, RecordAdded
+from automcu_ray.records.events import AnyEvent, Event, Proposed, RecordAdded, SentenceRead, ToolCalled
 from automcu_ray.records.record import Record
 
 Kind = TypeVar("Kind", bound=Event)
@@ -78,6 +79,11 @@ class Repository:
     def all(self, kind: type[Kind]) -> list[Kind]:
         """Return the events of a kind, oldest first."""
         return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def talked(self) -> Cost:
+        """What talk has cost that no candidate carries: calls of shared agents, and the sentence that is the task."""
+        return total(event.cost for event in self.events if isinstance(event, ToolCalled | SentenceRead))
 
     def last(self, kind: type[Kind]) -> Kind | None:
         """Return the newest event of a kind."""

@@ -19,7 +19,7 @@ from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import Concat, Skip
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
-from automcu_ray.records.events import Brought, Decided, FinalistEvaluated, Finished, Searched, Started, ToolCalled
+from automcu_ray.records.events import Brought, Decided, FinalistEvaluated, Finished, Searched, SentenceRead, Started
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import Manifest, NetworkManifest, TableManifest
@@ -105,6 +105,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         searched=repository.last(Searched),
         finished=finished,
         cost=cost,
+        sentence=repository.last(SentenceRead),
         trend=trend(records),
         yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
         resume=f"automcu search --resume {shlex.quote(str(typed))}",
@@ -199,8 +200,7 @@ def _cost(repository: Repository, finalists: Sequence[Finalist]) -> Cost:
         for finalist in finalists
     ]
     records = [record.cost for record in repository.records]
-    calls = [call.cost for call in repository.all(ToolCalled)]
-    return total([*records, *calls, *(candidate.cost for candidate in repository.pending()), *extra])
+    return total([*records, repository.talked, *(candidate.cost for candidate in repository.pending()), *extra])
 
 
 def _engine_notice(repository: Repository) -> str:

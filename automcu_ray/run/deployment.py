@@ -27,7 +27,7 @@ from automcu_ray.records.record import Finalist, TrainingSummary
 from automcu_ray.reports.console import say
 from automcu_ray.reports.run_report import write_report
 from automcu_ray.run.plan import Plan
-from automcu_ray.runtime.config import CONFIGS, names, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, names, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder, host, versions
 from backends.toolchain import Toolchain, in_words_of_the_spec
 from trainables.datasets.base import Dataset

@@ -19,7 +19,8 @@ from automcu_ray.reports.console import say, say_interrupted
 from automcu_ray.run.trials import interrupted, tidy
 from automcu_ray.runtime import cluster, interruption
 from automcu_ray.runtime.cluster import ray, tune
-from automcu_ray.runtime.config import JailConfig, Plugin, Resources, load, merge, names, parse_setting, read_yaml
+from automcu_ray.runtime.config import JailConfig, Plugin, Resources, merge, parse_setting
+from automcu_ray.runtime.config_files import load, names, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder
 from backends.arena.rigs import ArenaRig, rig_of
 from backends.boards.pool import BoardEntry, emulated

@@ -6,14 +6,14 @@ amounts must have digits and a unit, and what the grammar reads otherwise is a q
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.runtime import vocabulary as words
-from automcu_ray.runtime.config import names
-from automcu_ray.runtime.sentence import Heard, Understood, plain, understand
+from automcu_ray.runtime.config_files import names
+from automcu_ray.runtime.sentence import Heard, Reading, Understood, plain, understand
 from automcu_ray.runtime.units import BYTES, NUMBER, SECONDS, number
 from searchers.dialogue.prompts import render
 from searchers.engines.base import Engine, Message, Reply, Request
@@ -58,13 +58,6 @@ class _Form(FrozenModel):
     folder: str = Field(max_length=_QUOTE_CHARS)
 
 
-class Reading(NamedTuple):
-    """What a sentence comes to, and what is said of the engine's part in it."""
-
-    understood: Understood
-    said: str
-
-
 class _UnusableError(ValueError):
     """An answer that counts for nothing, and why."""
 
@@ -77,23 +70,27 @@ def read_sentence(engine: Engine, sentence: str, given: Mapping[str, str | None]
     """
     alone = understand(sentence, given)
     if not alone.questions and not alone.passed_over:
-        return Reading(alone, "")
+        return Reading(alone)
     reply = Reply()
     try:
         reply = engine.complete([request(sentence)])[0]
         heard, unread = _heard(reply, plain(sentence).lower(), alone, engine.name)
     except _UnusableError as error:
-        return Reading(alone, f"engine {engine.name} is of no use here ({error}): read by the grammar alone")
+        return Reading(
+            alone, f"engine {engine.name} is of no use here ({error}): read by the grammar alone", reply.cost
+        )
     except Exception as error:  # engines should not raise; a new one might
         broken = Reply.failed(error).error
-        return Reading(alone, f"engine {engine.name} is of no use here ({broken}): read by the grammar alone")
+        return Reading(
+            alone, f"engine {engine.name} is of no use here ({broken}): read by the grammar alone", reply.cost
+        )
     both = understand(sentence, given, heard)
     questions = {**both.questions, **{key: said for key, said in unread.items() if key not in both.questions}}
     quoted = [one.shown.rpartition(",")[0].lower() for one in heard.values()]
     passed = [word for word in both.passed_over if not any(word in quote or quote in word for quote in quoted)]
     tokens = f"{reply.prompt_tokens + reply.completion_tokens} tokens"
     said = f"read by the grammar, and by engine {engine.name} ({reply.model or engine.model}, {tokens})"
-    return Reading(Understood(both.wish, questions, passed), said)
+    return Reading(Understood(both.wish, questions, passed), said, reply.cost)
 
 
 def request(sentence: str) -> Request:

@@ -12,6 +12,7 @@ from automcu_ray.records.events import (
     Brought,
     EngineUsed,
     Finished,
+    SentenceRead,
     Started,
     TestRead,
 )
@@ -34,8 +35,12 @@ from trainables.datasets.nasbench201 import Table
 from trainables.tabular import drive
 
 
-def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = False) -> Manifest | None:
+def run(
+    plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = False, sentence: SentenceRead | None = None
+) -> Manifest | None:
     """Run or resume a search to its end; return the winner's manifest, or None where there is no winner (yet).
+
+    `sentence` is how the task came to be, where an engine was asked about it: its cost is the run's.
 
     What is finished is in the journal when this returns or raises, and the report is written either way.
 
@@ -44,10 +49,12 @@ def run(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool = Fals
         ToolMissingError: Ray has died.
     """
     with held(folder.path):
-        return _run_alone(plan, folder, console, resumed=resumed)
+        return _run_alone(plan, folder, console, resumed=resumed, sentence=sentence)
 
 
-def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool) -> Manifest | None:
+def _run_alone(
+    plan: Plan, folder: RunFolder, console: Console, *, resumed: bool, sentence: SentenceRead | None
+) -> Manifest | None:
     data = plan.dataset.about if isinstance(plan.dataset, Dataset) else {}
     repository = Repository(folder.journal)
     if brought := repository.last(Brought):
@@ -68,9 +75,8 @@ def _run_alone(plan: Plan, folder: RunFolder, console: Console, *, resumed: bool
     engine = None
     if asked := plan.engine:
         engine = EngineUsed(name=asked.name, model=asked.model, is_language_model=asked.is_language_model)
-    repository.append(
-        Started(at_s=time.time(), resumed=resumed, versions=versions(), engine=engine, host=host(), data=data)
-    )
+    began = Started(at_s=time.time(), resumed=resumed, versions=versions(), engine=engine, host=host(), data=data)
+    repository.append(began, *([sentence] if sentence else []))
     report = LiveReport(lambda: write_report(folder.report, plan.config, plan.task, repository))
     unheard = f"error: this run was ended from outside, or by Ray. What is finished is kept: --resume {folder.path}."
     with last_words(unheard):  # to the very end: Ray's C++ may end this process while the report is written

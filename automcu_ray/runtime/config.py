@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from automcu_ray.core.errors import ConfigError, unknown_name
+from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.learning import Loss, MetricName
 from automcu_ray.core.models import FiniteModel, FrozenModel, rule
 from automcu_ray.core.objective import Objective
@@ -18,10 +18,9 @@ from automcu_ray.core.yaml_text import parse_yaml
 from automcu_ray.networks.cell_network import Skeleton
 from automcu_ray.problem.precision import Precision
 from automcu_ray.problem.target import Constraints, McuTarget
-from automcu_ray.runtime import plugins
+from automcu_ray.runtime.config_files import CONFIGS, load, read_yaml
 from automcu_ray.runtime.units import in_plain_numbers
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # beside this package, in a checkout and where pip put it
 _MOST_KEYS, _KEY_CHARS = 20, 80
 GROUPS = ("target", "searcher", "engine", "backend", "trainer")
 OPENERS = {"llm": "capacity", "llm_memory": "capacity"}  # whose first points a searcher begins with, unless told
@@ -259,42 +258,6 @@ def merge(into: dict[str, Any], new: Mapping[str, Any]) -> None:
             merge(into[key], value)
         else:
             into[key] = value
-
-
-def names(group: str) -> list[str]:
-    """Return the names that configs/<group> offers, and those of plugins in packages of their own."""
-    return plugins.known(group, sorted(path.stem for path in (CONFIGS / group).glob("*.yaml")))
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Return a YAML mapping.
-
-    Raises:
-        ConfigError: no such file, or not a mapping.
-    """
-    try:
-        data = parse_yaml(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"no file {path}: give the path of a YAML file.") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}.") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold `key: value` lines, found {type(data).__name__}.")
-    return data
-
-
-def load(group: str, name: str) -> dict[str, Any]:
-    """Return a file of configs/<group> by name, or any YAML file by its path; of a plugin without file its name.
-
-    Raises:
-        ConfigError: no such name or file, or not a mapping.
-    """
-    if name.endswith((".yaml", ".yml")):
-        return read_yaml(Path(name))
-    if name not in names(group):
-        raise unknown_name(group, name, names(group))
-    path = CONFIGS / group / f"{name}.yaml"
-    return read_yaml(path) if path.exists() else {"name": name}
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:

@@ -11,7 +11,8 @@ import yaml
 
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.models import FrozenModel
-from automcu_ray.runtime.config import RunConfig, read_yaml, validate
+from automcu_ray.runtime.config import RunConfig, validate
+from automcu_ray.runtime.config_files import read_yaml
 
 _PACKAGES = ("torch", "ray", "onnx", "onnxruntime", "emx-onnx-cgen", "numpy", "scikit-learn")
 

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from automcu_ray.core.cost import Cost
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.problem.target import BYTES_PER_KB, McuTarget
 from automcu_ray.runtime import vocabulary as words
 from automcu_ray.runtime.amounts import Reader, take_amounts
-from automcu_ray.runtime.config import load, names
+from automcu_ray.runtime.config_files import load, names
 
 MOST_CHARS = 1000
 _SIMILAR = 0.84  # of two phrases, by difflib: "handwriten digts" is 0.94 like "handwritten digits"
@@ -70,6 +71,14 @@ class Understood(NamedTuple):
     wish: Wish
     questions: dict[str, str]
     passed_over: list[str]
+
+
+class Reading(NamedTuple):
+    """What a sentence comes to; where an engine was asked about it, what is said of its part, and what that cost."""
+
+    understood: Understood
+    said: str = ""
+    cost: Cost = Cost()
 
 
 class Heard(NamedTuple):

@@ -25,6 +25,7 @@ BOARDS = {
     "rp2350": ("pico 2", "raspberry pi pico 2"),
     "rp2040": ("raspberry pi pico", "pi pico", "pico"),
     "nrf51822": ("micro bit", "microbit"),
+    "feather_nrf52840": ("feather nrf52840", "adafruit feather", "nrf52840 feather"),
     "nrf52840": ("nano 33 ble", "nrf52840 dk", "nicla sense"),
     "stm32f103": ("blue pill", "bluepill"),
     "stm32f401": ("black pill f401",),

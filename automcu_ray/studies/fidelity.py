@@ -12,7 +12,7 @@ from automcu_ray.core.training_recipe import Positive, Protocol
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import explain
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import load
+from automcu_ray.runtime.config_files import load
 from automcu_ray.sizing.footprint import footprint
 from automcu_ray.sizing.repair import BoundCheck
 

@@ -12,7 +12,8 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.core.training_recipe import Positive
 from automcu_ray.networks.spec import explain
-from automcu_ray.runtime.config import RunConfig, compose, load
+from automcu_ray.runtime.config import RunConfig, compose
+from automcu_ray.runtime.config_files import load
 
 Label = Annotated[str, Field(min_length=1, max_length=60)]
 

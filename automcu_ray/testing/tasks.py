@@ -2,7 +2,7 @@
 
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 
 
 def read_target(name: str) -> McuTarget:

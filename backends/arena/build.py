@@ -9,9 +9,9 @@ from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.problem.artifact import check_files, copy_files, read_options
 from automcu_ray.problem.target import Constraints, McuTarget, Uart
 from backends.boards.machines import Machine, find_machine
-from backends.c_qemu.backend import FIRMWARE
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, uart_flags
 from backends.c_qemu.gnu_tools import COMPILE_TIMEOUT_S, GCC, LINK_TIMEOUT_S
+from backends.c_qemu.harness import FIRMWARE
 from backends.c_qemu.linker import overflows, used_bytes
 from backends.programs import Completed, Runner, run_program
 

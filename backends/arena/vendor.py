@@ -9,7 +9,7 @@ from pathlib import Path
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.problem.artifact import check_files
 from backends.arena.build import HARNESS, Built, diagnosis
-from backends.c_qemu.backend import FIRMWARE
+from backends.c_qemu.harness import FIRMWARE
 from backends.programs import Runner, run_program
 
 VENDOR = HARNESS / "vendor"

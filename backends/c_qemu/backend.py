@@ -1,7 +1,6 @@
 """The open default: ONNX -> int8 C -> arm-none-eabi-gcc -> an ELF that QEMU runs. No account, no hardware."""
 
 import dataclasses
-import hashlib
 import importlib.metadata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,10 +19,10 @@ from automcu_ray.signals.front_end import FrontEnd
 from automcu_ray.sizing import footprint
 from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
-from backends.c_qemu import linker, stack
+from backends.c_qemu import harness, linker, stack
 from backends.c_qemu.cgen import NetworkCode, fitting_stage, generate
 from backends.c_qemu.form import Form
-from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
+from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
 from backends.c_qemu.gnu_tools import (
     COMPILE_TIMEOUT_S,
     GCC,
@@ -36,13 +35,13 @@ from backends.c_qemu.gnu_tools import (
 )
 from backends.c_qemu.handover.api import preparation
 from backends.c_qemu.handover.package import package
+from backends.c_qemu.harness import FIRMWARE
 from backends.c_qemu.linker import Layout
 from backends.c_qemu.stream.printing import stream_header, stream_source
-from backends.programs import Completed, Runner, cpu_seconds, run_confined, scratch_folder
+from backends.programs import Completed, Runner, cpu_seconds, run_confined
 from backends.source_fingerprint import SHARED, digest
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
-FIRMWARE = Path(__file__).parent / "firmware"
 Optimise = Literal["speed", "size", "auto"]
 Patches = Literal["never", "auto"]
 Stream = Literal["window", "steps"]
@@ -159,20 +158,17 @@ class CQemuBackend(Backend):
             (workdir / "net.elf").unlink(missing_ok=True)  # nobody may flash what does not fit
         seconds = {str(Rung.CONVERT): converted - start, str(Rung.LINK): cpu_seconds() - converted}
         report = report.replace(seconds_by_rung=seconds, notes=form.notes if deployed.precision == "int8" else ())
-        parts = ("main.c", "startup.c", "harness.h", "uart_stm32.h", f"uart_{target.uart.kind}.c")
-        harness = [workdir / "net.ld", *(FIRMWARE / name for name in parts)]
+        around = [workdir / "net.ld", *harness.sources(target.uart, target.boot)]
         if emulated is not None and target.emulator is not None:  # with these a bundle can be checked anywhere
             kind = find_machine(target.emulator.machine).uart.kind
-            harness += [workdir / "emulated.ld", FIRMWARE / f"uart_{kind}.c"]
-        return Firmware(report, elf, (*sources, *harness), workdir, emulated), code.arena_bytes
+            around += [workdir / "emulated.ld", FIRMWARE / f"uart_{kind}.c"]
+        return Firmware(report, elf, (*sources, *around), workdir, emulated), code.arena_bytes
 
     def package(self, folder: Path, deployed: DeployedNetwork, task: Task, manifest: NetworkManifest) -> None:
         build = {
             "core_flags": CORE_FLAGS[task.target.core],
             "compile_flags": COMPILE_FLAGS,
-            "harness_flags": _harness_flags(
-                fed_by(dataclasses.replace(deployed, front_end=task.front_end)) is not None
-            ),
+            "harness_flags": harness.flags(fed_by(dataclasses.replace(deployed, front_end=task.front_end)) is not None),
             "link_flags": LINK_FLAGS,
         }
         gcc = gnu_versions(self.run).split()[1].rstrip(",")
@@ -221,11 +217,12 @@ class CQemuBackend(Backend):
             flash_bytes=constraints.flash_limit_bytes(target),
             ram_origin=target.main_ram.origin,
             ram_bytes=constraints.ram_limit_bytes(target),
-            start_origin=target.flash.origin,
+            start_origin=linker.start_origin(target),
             input_bytes=channels * height * width * value_bytes,
             output_bytes=deployed.num_classes * value_bytes,
             stack_bytes=max(self.stack_bytes, stack.bound_bytes(calls) + stack.GUARD_BYTES),
             stream="stream" in units,
+            boot=target.boot,
         )
 
     def _link(
@@ -235,7 +232,8 @@ class CQemuBackend(Backend):
         (workdir / f"{name}.ld").write_text(layout.script(FIRMWARE / "link.ld"))
         flags = [*CORE_FLAGS[core], *LINK_FLAGS, f"-Wl,-Map={name}.map", f"-T{name}.ld"]
         units = [f"{unit}.o" for unit in (network, *(["stream"] if layout.stream else []))]
-        argv = [GCC, *flags, *units, *self._harness(core, uart, layout.stream), "-lm", "-o", f"{name}.elf"]
+        around = harness.objects(core, uart, layout.boot, stream=layout.stream, run=self.run)
+        argv = [GCC, *flags, *units, *around, "-lm", "-o", f"{name}.elf"]
         done = self.run(argv, timeout_s=LINK_TIMEOUT_S, cwd=workdir)
         if complaints := linker.complaints(done.stderr):
             raise ToolchainError(f"the linker failed: {complaints[0]}. Log: {workdir}.")
@@ -263,6 +261,7 @@ class CQemuBackend(Backend):
             ram_origin=machine.ram.origin,
             ram_bytes=machine.ram.size_bytes,
             start_origin=machine.flash.origin if machine.start is None else machine.start,
+            boot=None,
         )
         if over := linker.overflows(self._link(name, target.core, machine.uart, there, workdir, network).stderr):
             raise ToolchainError(f"{target.emulator.machine} is smaller than {target.name}: {over} bytes over.")
@@ -293,23 +292,7 @@ class CQemuBackend(Backend):
             ),
         )
 
-    def _harness(self, core: Core, uart: Uart, stream: bool) -> list[str]:
-        """Return start-up, harness and serial port as objects; compiled once for a core and port, and for streams."""
-        flags = [*CORE_FLAGS[core], *COMPILE_FLAGS, *uart_flags(uart), *_harness_flags(stream)]
-        folder = scratch_folder() / hashlib.sha256(f"{uart.kind} {flags}".encode()).hexdigest()[:16]
-        names = ("startup", "main", f"uart_{uart.kind}")
-        objects = [folder / f"{name}.o" for name in names]
-        if not all(path.exists() for path in objects):
-            folder.mkdir(exist_ok=True)
-            files = [str(FIRMWARE / f"{name}.c") for name in names]
-            succeed(self.run([GCC, *flags, "-c", *files], timeout_s=COMPILE_TIMEOUT_S, cwd=folder))
-        return [str(path) for path in objects]
-
 
 def fed_by(deployed: DeployedNetwork) -> FrontEnd | None:
     """Return what makes the input of samples in the firmware: at int8 alone, for its pixels are whole numbers."""
     return deployed.front_end if deployed.precision == "int8" else None
-
-
-def _harness_flags(stream: bool) -> list[str]:
-    return [f"-DGUARD_BYTES={stack.GUARD_BYTES}u", *(["-DSTREAM"] if stream else [])]

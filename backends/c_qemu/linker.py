@@ -7,6 +7,7 @@ from pathlib import Path
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.core.feasibility import FlashUsage, RamUsage, Rung, Violation, over_limit
+from automcu_ray.problem.target import Boot, McuTarget
 from backends.c_qemu.cgen import NetworkCode
 from backends.c_qemu.planner import largest_at_peak
 
@@ -14,6 +15,7 @@ _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d{1,12}) bytes?")  # 
 _REGION = re.compile(r"^\s*(\w+):\s+(\d{1,12}) (B|KB|MB|GB)\s+\d+ (?:B|KB|MB|GB)\s", re.MULTILINE)
 _SECTION = re.compile(r"^(\.\S+)\s+(\d{1,12})\s+\d+\s*$", re.MULTILINE)
 _UNIT = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+_BEFORE_VECTORS = {"rp2040": 256}  # bytes of a boot stage that comes first
 _EXPECTED = ("overflowed by", "will not fit in region", "section VMA overlaps")
 
 
@@ -21,7 +23,8 @@ _EXPECTED = ("overflowed by", "will not fit in region", "section VMA overlaps")
 class Layout:
     """Where a firmware lies, and the room that its linker script reserves, in bytes.
 
-    `start_origin` is the address where the processor starts, `stream` says that raw samples can be fed.
+    `start_origin` is the address of the vector table, `stream` says that raw samples can be fed, `boot` is what a boot
+    ROM wants to find.
     """
 
     flash_origin: int
@@ -33,6 +36,7 @@ class Layout:
     output_bytes: int
     stack_bytes: int
     stream: bool = False
+    boot: Boot | None = None
 
     def script(self, template: Path) -> str:
         """Return the linker script: a template whose `@NAMES@` are the fields above."""
@@ -40,6 +44,11 @@ class Layout:
         for name, value in dataclasses.asdict(self).items():
             text = text.replace(f"@{name.upper()}@", f"{value:#x}" if name.endswith("origin") else str(value))
         return text
+
+
+def start_origin(target: McuTarget) -> int:
+    """Return the address of a target's vector table: its Flash begins by it, or by a boot stage."""
+    return target.flash.origin + _BEFORE_VECTORS.get(target.boot or "", 0)
 
 
 def overflows(stderr: str) -> dict[str, int]:

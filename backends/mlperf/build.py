@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
-from automcu_ray.problem.target import McuTarget, MemoryRegion, Uart
+from automcu_ray.problem.target import Boot, McuTarget, MemoryRegion, Uart
 from backends.boards.machines import find_machine
 from backends.c_qemu import linker, stack
-from backends.c_qemu.backend import FIRMWARE
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
 from backends.c_qemu.gnu_tools import COMPILE_TIMEOUT_S, GCC, LINK_TIMEOUT_S, read_text, succeed
+from backends.c_qemu.harness import FIRMWARE
 from backends.c_qemu.linker import Layout
 from backends.mlperf.kit import BAUDS
 from backends.programs import Runner, run_confined
@@ -29,6 +29,7 @@ class Place:
     uart: Uart
     systick_hz: int
     start: int
+    boot: Boot | None = None
 
 
 def place_of(target: McuTarget, *, emulated: bool) -> Place:
@@ -41,7 +42,7 @@ def place_of(target: McuTarget, *, emulated: bool) -> Place:
         if target.uart.kind == "none":
             raise ConfigError(f"target {target.name!r} has no uart in its file, through which MLPerf's runner asks.")
         clock_hz = target.uart.clock_hz or target.clock_hz
-        return Place(target.flash, target.main_ram, target.uart, clock_hz, target.flash.origin)
+        return Place(target.flash, target.main_ram, target.uart, clock_hz, linker.start_origin(target), target.boot)
     if target.emulator is None:
         raise ConfigError(f"target {target.name!r} names no emulator: MLPerf's firmware can be built, not run here.")
     machine = find_machine(target.emulator.machine)
@@ -76,6 +77,7 @@ def build(
     settings = [f"-DMODEL={c_string(model)}", f"-DTICKS_HZ={place.systick_hz}u"]
     settings += _energy(target, emulated=emulated) if energy else ["-DENERGY=0", *uart_flags(place.uart)]
     own = [OWN / "mlperf.c", FIRMWARE / "startup.c", FIRMWARE / f"uart_{place.uart.kind}.c"]
+    own += [FIRMWARE / f"boot_{place.boot}.c"] if place.boot else []
     units = sorted(workdir.glob("*.c"))
     for path in [*units, *own]:
         argv = [GCC, *flags, *COMPILE_FLAGS, "-fcallgraph-info=su", *settings, "-I."]

@@ -46,7 +46,7 @@ class Agent:
                 _log(log, message)
             while calls < self.task.tool_calls:
                 reply = self._ask(number, calls, messages)
-                cost += _cost(reply)
+                cost += reply.cost
                 calls += 1
                 if reply.finish_reason == "error":
                     ended = "engine failed"
@@ -113,16 +113,6 @@ class Agent:
             return self.engine.complete([request])[0]
         except Exception as error:  # engines should not raise; a new one might
             return Reply.failed(error)
-
-
-def _cost(reply: Reply) -> Cost:
-    return Cost(
-        prompt_tokens=reply.prompt_tokens,
-        cached_tokens=reply.cached_tokens,
-        completion_tokens=reply.completion_tokens,
-        llm_seconds=reply.seconds,
-        usd=reply.usd,
-    )
 
 
 def _log(file, message: Message) -> None:  # type: ignore[no-untyped-def]

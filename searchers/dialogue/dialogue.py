@@ -113,13 +113,7 @@ class Dialogue:
         except Exception as error:  # engines should not raise; a new one might
             self.last = Reply.failed(error)
         reply = self.last
-        self.cost += Cost(
-            prompt_tokens=reply.prompt_tokens,
-            cached_tokens=reply.cached_tokens,
-            completion_tokens=reply.completion_tokens,
-            llm_seconds=reply.seconds,
-            usd=reply.usd,
-        )
+        self.cost += reply.cost
         return reply
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
+from automcu_ray.core.cost import Cost
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.spec import ArchitectureSpec
@@ -116,6 +117,17 @@ class Reply(FrozenModel):
     seconds: float = 0.0
     usd: float = 0.0
     model: str = ""
+
+    @property
+    def cost(self) -> Cost:
+        """What it has cost."""
+        return Cost(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
+            llm_seconds=self.seconds,
+            usd=self.usd,
+        )
 
     @classmethod
     def failed(cls, reason: Exception | str, *, model: str = "", seconds: float = 0.0) -> "Reply":

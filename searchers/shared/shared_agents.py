@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.networks.graph import ConstructibilityError
@@ -67,7 +66,6 @@ class SharedAgents(TuneSearcher):
         self.held = {candidate.number: candidate for candidate in self.waiting}
         self.waiting.clear()
         for called in repository.all(ToolCalled):
-            self.spent += called.cost
             self._remember(called, again=True)
 
     @property
@@ -153,7 +151,7 @@ class SharedAgents(TuneSearcher):
             assert self._open is not None, "a call is under way"
             reply, call = self._open
         self._open = None
-        cost = _cost(reply)
+        cost = reply.cost
         self.spent += cost
         called = ToolCalled(
             role=call.role if call else "",
@@ -219,13 +217,3 @@ def _sizes(report: FeasibilityReport) -> str:
     if report.ram_bytes is None or report.flash_bytes is None:
         return ""
     return f": RAM {report.ram_bytes / BYTES_PER_KB:.1f} KB, Flash {report.flash_bytes / BYTES_PER_KB:.1f} KB"
-
-
-def _cost(reply: Reply) -> Cost:
-    return Cost(
-        prompt_tokens=reply.prompt_tokens,
-        cached_tokens=reply.cached_tokens,
-        completion_tokens=reply.completion_tokens,
-        llm_seconds=reply.seconds,
-        usd=reply.usd,
-    )

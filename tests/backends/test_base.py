@@ -7,7 +7,7 @@ import pytest
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.core.feasibility import FeasibilityReport, Rung
 from automcu_ray.runtime import plugins
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from backends import BACKENDS
 from backends.base import Firmware
 from backends.boards import BOARDS

@@ -11,7 +11,7 @@ from serial.tools.list_ports_common import ListPortInfo
 
 from automcu_ray.commands import doctor
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from backends import BACKENDS
 from backends.boards import BOARDS
 from backends.programs import missing

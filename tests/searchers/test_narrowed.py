@@ -8,7 +8,7 @@ import pytest
 
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from searchers.dialogue.feedback_memory import Memory
 from searchers.dialogue.prompts import Prompter, starting_candidate
 from searchers.dialogue.reply_parsing import UnusableReply, read_candidate

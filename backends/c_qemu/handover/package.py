@@ -19,7 +19,8 @@ from automcu_ray.problem.task import Task
 from automcu_ray.records.manifest import NetworkManifest
 from backends.boards.machines import find_machine
 from backends.c_qemu.gcc_flags import uart_flags
-from backends.c_qemu.handover import api, projects, verify
+from backends.c_qemu.handover import CHECK, RECIPE, SUMS, api, projects
+from backends.c_qemu.handover.uf2 import uf2
 from backends.programs import Runner
 
 OBJCOPY, COPY_TIMEOUT_S = "arm-none-eabi-objcopy", 30.0
@@ -59,7 +60,7 @@ def package(
     (folder / "src" / "net_api.c").write_text(api.source(deployed, front_end, manifest.classes, told))
     if not deployed.foreign:
         _save_weights(deployed.float_onnx, folder / "weights.safetensors")
-    _save_images(folder, run)
+    _save_images(folder, task.target, run)
     channels, height, width = deployed.input_shape
     size = deployed.output_dtype.itemsize
     recipe = {
@@ -69,11 +70,13 @@ def package(
         "output_bytes": deployed.num_classes * size,
         "stream": front_end is not None,
         **build,
+        "uf2": task.target.uf2 and {"family": task.target.uf2.family, "origin": task.target.flash.origin},
         "board": _place("net", task.target),
         "emulator": _emulator(task.target),
     }
-    (folder / verify.RECIPE).write_text(json.dumps(recipe, indent=2) + "\n")
-    shutil.copyfile(verify.__file__, folder / "verify.py")
+    (folder / RECIPE).write_text(json.dumps(recipe, indent=2) + "\n")
+    for script in CHECK.glob("*.py"):
+        shutil.copyfile(script, folder / script.name)
     about: dict[str, object] = {
         **manifest.model_dump(exclude={"target", "input", "output", "layers", "classes", "stream"}),
         "kind": manifest.learning.kind,
@@ -94,7 +97,7 @@ def package(
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     ]
-    (folder / verify.SUMS).write_text("".join(lines))
+    (folder / SUMS).write_text("".join(lines))
 
 
 def _metrics(figures: dict[str, float]) -> dict[str, float]:
@@ -118,16 +121,27 @@ def _save_weights(model: bytes, path: Path) -> None:
     save_file({tensor.name: numpy_helper.to_array(tensor).copy() for tensor in graph.initializer}, path)
 
 
-def _save_images(folder: Path, run: Runner) -> None:
-    """Write the firmware as .bin and .hex; without objcopy the ELF alone remains, from which anyone can make them."""
+def _save_images(folder: Path, target: McuTarget, run: Runner) -> None:
+    """Write the firmware as .bin and .hex, and as .uf2 for a board that takes it.
+
+    Without objcopy the ELF alone remains, from which anyone can make them.
+    """
     for kind, name in (("binary", "firmware.bin"), ("ihex", "firmware.hex")):
         with suppress(ToolchainError, ToolMissingError):
             run([OBJCOPY, "-O", kind, "firmware.elf", name], timeout_s=COPY_TIMEOUT_S, cwd=folder)
     (folder / "commands.log").unlink(missing_ok=True)
+    image = folder / "firmware.bin"
+    if target.uf2 is not None and image.is_file():
+        (folder / "firmware.uf2").write_bytes(uf2(image.read_bytes(), target.flash.origin, target.uf2.family))
 
 
 def _place(script: str, target: McuTarget) -> dict[str, Any]:
-    return {"script": script, "uart": target.uart.kind, "uart_flags": uart_flags(target.uart)}
+    return {
+        "script": script,
+        "uart": target.uart.kind,
+        "uart_flags": uart_flags(target.uart),
+        "boot": target.boot,
+    }
 
 
 def _emulator(target: McuTarget) -> dict[str, Any] | None:

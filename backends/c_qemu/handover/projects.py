@@ -28,6 +28,7 @@ _PLATFORMIO = {  # boards of PlatformIO's registry that carry the chip; their ow
     "stm32f446": ("ststm32", "nucleo_f446re"),
     "stm32h743": ("ststm32", "nucleo_h743zi"),
     "stm32l476": ("ststm32", "nucleo_l476rg"),
+    "feather_nrf52840": ("nordicnrf52", "adafruit_feather_nrf52840"),
     "nrf52840": ("nordicnrf52", "nrf52840_dk"),
     "rp2040": ("raspberrypi", "pico"),
 }
@@ -43,7 +44,6 @@ class Guide:
     platform: str
     platformio_board: str
     wiring: str
-    needs_boot_stage: bool
     talks: bool
 
     @classmethod
@@ -54,7 +54,7 @@ class Guide:
         if not openocd and (family := re.match(r"stm32[a-z]+\d", name)):
             openocd = f"{family[0]}x"
         platform, board = _PLATFORMIO.get(name, ("", ""))
-        return cls(openocd, platform, board, target.uart.wiring, name.startswith("rp2"), bool(target.uart.setup))
+        return cls(openocd, platform, board, target.uart.wiring, bool(target.uart.setup))
 
 
 def write(folder: Path, target: McuTarget, *, inputs: str, names: Sequence[str], about: dict[str, object]) -> None:

@@ -15,7 +15,7 @@ from automcu_ray.networks.morphisms import Layers
 from automcu_ray.networks.search_space import OutsideSpaceError, Space
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import McuTarget
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from automcu_ray.sizing.repair import smallest_change
 
 CIFAR = (3, 32, 32)

@@ -8,7 +8,7 @@ from automcu_ray.networks.layouts import FAMILIES, Layout, read, usual
 from automcu_ray.networks.search_space import Space
 from automcu_ray.problem.target import McuTarget
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 
 
 def test_a_layout_at_a_width_is_a_stem_and_stages_that_halve_the_image_and_double_the_width(digits_task: Task) -> None:

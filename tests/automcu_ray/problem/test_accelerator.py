@@ -11,7 +11,7 @@ from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.search_space import TYPES, OutsideSpaceError, Space
 from automcu_ray.networks.spec import ArchitectureSpec, Layer
 from automcu_ray.problem.target import McuTarget
-from automcu_ray.runtime.config import CONFIGS, names, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, names, read_yaml
 from searchers.dialogue.reply_schemas import spec_schema
 
 ACCELERATED = [name for name in names("target") if "accelerator" in read_yaml(CONFIGS / "target" / f"{name}.yaml")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.problem.target import BYTES_PER_KB, Constraints, McuTarget
-from automcu_ray.runtime.config import CONFIGS, names, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, names, read_yaml
 from backends.boards.machines import MACHINES
 
 BOARDS_CSV = Path(__file__).resolve().parents[4] / "shared" / "data" / "boards" / "boards.csv"
@@ -142,7 +142,7 @@ def differences(target: McuTarget, row: dict[str, str]) -> set[str]:
     ours = {
         "clock_mhz": target.clock_hz / 1e6,
         "sram_kb": target.main_ram.size_kb,
-        "flash_kb": target.flash.size_kb + (0.25 if target.name == "rp2040" else 0),  # its boot loader's 256 bytes
+        "flash_kb": target.flash.size_kb,
     }
     return {column for column, value in ours.items() if row[column] and float(row[column]) != value}
 

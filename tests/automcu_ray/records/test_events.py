@@ -124,6 +124,7 @@ LATEST: list[dict[str, Any]] = [
     {"event": "attempt_observed", "observation": OBSERVATION},
     {"event": "decided", "decision": "ship", "agent": "", "numbers": [1], "reason": "the best", "at_s": 1.8e9},
     {"event": "tool_called", "role": "training", "tool": "train", "number": 1, "reply": "{}", "said": "no"},
+    {"event": "sentence_read", "sentence": "digits", "said": "read by both", "cost": {"prompt_tokens": 700}},
 ]
 FIRST: list[dict[str, Any]] = [  # as the first version wrote them
     {key: value for key, value in LATEST[0].items() if key != "data"},

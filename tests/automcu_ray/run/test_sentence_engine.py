@@ -1,7 +1,9 @@
 """Sentences that an engine reads beside the grammar: what it says is checked, what it makes up counts for nothing."""
 
 import json
+import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,14 @@ from rich.console import Console
 
 from automcu_ray.commands.search import asked_for
 from automcu_ray.core.errors import ConfigError
+from automcu_ray.problem.task import Task
+from automcu_ray.records.events import SentenceRead
+from automcu_ray.records.journal import Repository
+from automcu_ray.reports.run_report import write_report
 from automcu_ray.run.sentence_engine import read_sentence, request
 from automcu_ray.runtime.config import compose
 from searchers.engines.base import Engine, Reply, Request
+from searchers.tune_searchers import RandomSearch
 from tests.automcu_ray.runtime.test_sentence import ASKED, UNDERSTOOD, wish
 
 KB = 1024
@@ -103,10 +110,10 @@ UNUSABLE: dict[str, tuple[dict[str, str], str]] = {
 def test_what_the_grammar_leaves_open_an_engine_reads(sentence: str) -> None:
     form, wanted = READ[sentence]
     engine = Scripted(**form)
-    understood, said = read_sentence(engine, sentence)
+    understood, said, cost = read_sentence(engine, sentence)
     found = {key: value for key, value in understood.wish if value is not None}
     assert (found, understood.questions) == (wanted, {})
-    assert said == "read by the grammar, and by engine scripted (script, 760 tokens)"
+    assert said == "read by the grammar, and by engine scripted (script, 760 tokens)" and cost.tokens == 760
     assert sentence in engine.asked[0].messages[-1].content and sentence not in engine.asked[0].messages[0].content
 
 
@@ -130,7 +137,8 @@ def test_an_engine_that_says_nothing_changes_nothing(sentence: str) -> None:
 @pytest.mark.parametrize("why", UNUSABLE)
 def test_what_an_engine_makes_up_counts_for_nothing(why: str) -> None:
     form, reason = UNUSABLE[why]
-    understood, said = read_sentence(Scripted(**form), "numerals, quickly, on stm32f405")
+    understood, said, cost = read_sentence(Scripted(**form), "numerals, quickly, on stm32f405")
+    assert cost.tokens == 760, "what is of no use is paid for, too"
     assert list(understood.questions) == ["task"] and understood.wish.ram is None
     assert reason in said and said.endswith("read by the grammar alone")
 
@@ -142,7 +150,7 @@ def test_what_an_engine_makes_up_counts_for_nothing(why: str) -> None:
 def test_an_engine_that_fails_costs_a_word(reply: Reply) -> None:
     engine = Scripted()
     engine.reply = reply
-    understood, said = read_sentence(engine, "numerals on stm32f405")
+    understood, said, _ = read_sentence(engine, "numerals on stm32f405")
     assert list(understood.questions) == ["task"] and "is of no use here" in said and "\n" not in said
 
 
@@ -152,16 +160,35 @@ def test_an_engine_that_raises_costs_a_word() -> None:
     assert "ZeroDivisionError" in read_sentence(engine, "numerals on stm32f405").said
 
 
+def test_what_the_question_has_cost_is_the_runs(digits_task: Task, tmp_path: Path) -> None:
+    reading = read_sentence(
+        Scripted(**READ["tell walking from sitting on a micro:bit"][0]), "tell walking from sitting"
+    )
+    journal = Repository(tmp_path / "journal.jsonl")
+    journal.append(SentenceRead(sentence="tell walking from sitting", said=reading.said, cost=reading.cost))
+    again = Repository(tmp_path / "journal.jsonl")
+    assert (again.talked.prompt_tokens, again.talked.completion_tokens) == (700, 60)
+    searcher = RandomSearch(digits_task, seed=0)
+    searcher.replay(again)
+    assert searcher.spent.tokens == 760, "`budget.max_tokens` counts it"
+    config = compose({"task": "digits", "searcher": "random", "backend": "analytic"})
+    again.propose(digits_task.space.sample(random.Random(0)).model_copy(update={"number": 1}))
+    write_report(tmp_path / "report.html", config, digits_task, again)
+    page = (tmp_path / "report.html").read_text()
+    assert "<dd>700</dd>" in page and "<dt>of both, to read the sentence</dt><dd>760</dd>" in page
+
+
 def test_nothing_is_asked_where_the_grammar_understands_every_word() -> None:
     engine = Scripted()
-    assert read_sentence(engine, "digits on stm32f405 in 24 KB RAM").said == "" and engine.asked == []
+    assert read_sentence(engine, "digits on stm32f405 in 24 KB RAM").cost.tokens == 0 and engine.asked == []
 
 
 def test_what_both_read_is_a_configuration_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     sentence = next(iter(READ))
     engine = Scripted(**READ[sentence][0])
     found = asked_for(sentence, {}, Console(width=300), lambda text, given: read_sentence(engine, text, given))
-    config = compose(found.choices, found.settings)
+    wish = found.understood.wish
+    config = compose(wish.choices, wish.settings)
     assert (config.task, config.target.name, config.constraints.ram_kb) == ("digits", "stm32f405", 24)
     shown = capsys.readouterr().out
     assert "passed over: 内存" in shown, "of what it reads it says nothing more"

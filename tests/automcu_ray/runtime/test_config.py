@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.core.errors import ConfigError
-from automcu_ray.runtime.config import CONFIGS, compose, merge, names, parse_setting, read_yaml
+from automcu_ray.runtime.config import compose, merge, parse_setting
+from automcu_ray.runtime.config_files import CONFIGS, names, read_yaml
 from automcu_ray.runtime.run_folder import RunFolder
 
 

@@ -10,7 +10,8 @@ from automcu_ray.commands import doctor
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.task import Task
 from automcu_ray.runtime import plugins
-from automcu_ray.runtime.config import compose, names
+from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.config_files import names
 from searchers import SEARCHERS, pick_proposer
 
 Install = Callable[[str, str], None]

@@ -7,7 +7,8 @@ import pytest
 
 from automcu_ray.networks.graph import Graph, GraphBuilder
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import compose, names
+from automcu_ray.runtime.config import compose
+from automcu_ray.runtime.config_files import names
 from automcu_ray.sizing.instruction_features import features
 from automcu_ray.sizing.instruction_model import InstructionModel, fit, shipped
 

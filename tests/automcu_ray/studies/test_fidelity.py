@@ -11,7 +11,7 @@ from automcu_ray.core.training_recipe import Protocol
 from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.target import Constraints
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from automcu_ray.sizing.footprint import check_bounds
 from automcu_ray.studies.fidelity import FULL, UNTRAINED, draw, load_probes
 

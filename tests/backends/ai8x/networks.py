@@ -11,7 +11,7 @@ from automcu_ray.networks.graph import Graph
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.problem.task import Task
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 
 Shape = tuple[int, int, int]
 

@@ -7,15 +7,16 @@ import pytest
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.problem.target import Constraints, Core, McuTarget
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from automcu_ray.testing.backend_contract import BackendContract
 from automcu_ray.testing.networks import NETWORKS, deployed_network
 from backends.base import Backend, Firmware
 from backends.c_qemu import linker
-from backends.c_qemu.backend import FIRMWARE, CQemuBackend, Optimise
+from backends.c_qemu.backend import CQemuBackend, Optimise
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.form import SMALL_NOTE, Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS
+from backends.c_qemu.harness import FIRMWARE
 from backends.programs import Runner
 from backends.source_fingerprint import SHARED, digest
 from tests.backends.conftest import read_target

@@ -12,7 +12,7 @@ import torch
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import deploy
 from automcu_ray.problem.target import Constraints, Core, McuTarget
-from automcu_ray.runtime.config import CONFIGS, read_yaml
+from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from automcu_ray.testing.networks import deployed_network
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from backends.c_qemu import linker
-from backends.c_qemu.backend import FIRMWARE
+from backends.c_qemu.harness import FIRMWARE
 from backends.c_qemu.linker import Layout
 
 STDERR = """\

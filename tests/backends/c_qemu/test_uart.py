@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from automcu_ray.problem.target import Uart, Wait, Write
-from backends.c_qemu.backend import FIRMWARE
 from backends.c_qemu.gcc_flags import BAUD, CORE_FLAGS, uart_flags
+from backends.c_qemu.harness import FIRMWARE
 from tests.backends.conftest import read_target
 
 MAIN = """

@@ -1,7 +1,7 @@
 """Tasks of the arena as their files have them."""
 
 from automcu_ray.problem.arena import ArenaTask, task_of
-from automcu_ray.runtime.config import load
+from automcu_ray.runtime.config_files import load
 
 
 def arena_task(name: str = "qemu_speed") -> ArenaTask:

@@ -5,7 +5,7 @@ import pytest
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.arena import ArenaTask, Setting
 from automcu_ray.records.attempt import Check, Figures, Observation
-from automcu_ray.runtime.config import names
+from automcu_ray.runtime.config_files import names
 from searchers.agent.prompts import detail, document, opening
 from tests.searchers.agent.conftest import arena_task
 

@@ -7,7 +7,7 @@ import pytest
 
 from automcu_ray.problem.arena import ArenaTask, task_of
 from automcu_ray.records.attempt import Observation
-from automcu_ray.runtime.config import load
+from automcu_ray.runtime.config_files import load
 from backends.boards.qemu import QemuBoard
 from trainables.arena.checks import Examination
 from trainables.arena.workload import Workload, prepare, write_seed

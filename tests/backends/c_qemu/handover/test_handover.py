@@ -19,7 +19,7 @@ from automcu_ray.problem.precision import Precision
 from automcu_ray.reports.handover import flashing
 from automcu_ray.testing.networks import deployed_network
 from backends.c_qemu.gcc_flags import CORE_FLAGS
-from backends.c_qemu.handover import api, verify
+from backends.c_qemu.handover import RECIPE, SUMS, api
 from tests.backends.c_qemu.handover.bundles import HOSTILE, make_bundle
 from tests.backends.c_qemu.test_stream import FRONT_ENDS, noise, small_network
 from tests.backends.conftest import read_target
@@ -45,6 +45,8 @@ def test_a_bundle_is_verified_with_nothing_but_itself_and_the_tools(bundle: Path
     words = {line[:23].strip(): line[23:36].strip() for line in done.stdout.splitlines()[:-1]}
     assert done.returncode == 0, done.stdout + done.stderr
     assert {"RAM, bytes", "Flash, bytes", "outputs in QEMU", "instructions", "outputs on the host"} <= words.keys()
+    assert {"firmware.elf", "firmware.bin", "firmware.hex", "firmware.uf2"} <= words.keys()
+    assert not list(bundle.rglob("__pycache__"))
     assert set(words.values()) == {"same"}
 
 
@@ -57,9 +59,11 @@ def test_the_command_says_what_differs(bundle: Path, tmp_path: Path) -> None:
     source = other / "src" / "net.c"
     head, weights = source.read_text().split("static const float ", 1)
     source.write_text(f"{head}static const float {weights.replace('0x1.', '0x1.f', 1)}")
+    blocks = other / "firmware.uf2"
+    blocks.write_bytes(blocks.read_bytes()[:-512])
     status, said = check(other)
     assert status == 1 and "outputs in QEMU        DIFFERENT" in said and "the manifest says 1" in said
-    assert "files                  DIFFERENT    2 of" in said
+    assert "files                  DIFFERENT    3 of" in said and "firmware.uf2           DIFFERENT" in said
 
 
 def _with(bundle: Path, folder: Path, **changes: object) -> Path:
@@ -67,11 +71,11 @@ def _with(bundle: Path, folder: Path, **changes: object) -> Path:
     folder.mkdir()
     for name in ("manifest.json", "test_vectors.npz"):
         (folder / name).write_bytes((bundle / name).read_bytes())
-    recipe = json.loads((bundle / verify.RECIPE).read_text())
-    (folder / verify.RECIPE).write_text(json.dumps({**recipe, **changes}))
+    recipe = json.loads((bundle / RECIPE).read_text())
+    (folder / RECIPE).write_text(json.dumps({**recipe, **changes}))
     for name in ("src", "harness"):
         subprocess.run(["cp", "-r", bundle / name, folder], check=True)
-    (folder / verify.SUMS).write_text("")
+    (folder / SUMS).write_text("")
     return folder
 
 
@@ -191,11 +195,11 @@ def test_files_hold_what_they_say(bundle: Path) -> None:
     }
     assert (bundle / "firmware.hex").read_text().startswith(":02000004")
     assert (bundle / "firmware.bin").stat().st_size <= json.loads((bundle / "manifest.json").read_text())["flash_bytes"]
-    for line in (bundle / verify.SUMS).read_text().splitlines():
+    for line in (bundle / SUMS).read_text().splitlines():
         wanted, name = line.split("  ")
         assert hashlib.sha256((bundle / name).read_bytes()).hexdigest() == wanted
     readme = (bundle / "README.md").read_text()
-    assert "    3  a\\nb\\\\\n" in readme and "red, green, blue" in readme and "pico_add_extra_outputs" in readme
+    assert "    3  a\\nb\\\\\n" in readme and "red, green, blue" in readme and "hold BOOTSEL" in readme
 
 
 @pytest.mark.slow
