@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.deploy.onnx_graph import worked_out
+from automcu_ray.deploy.onnx_graph import free_batch, worked_out
 from automcu_ray.deploy.own_names import take_over
 from automcu_ray.deploy.pixels import KNOWN, Pixels
 from automcu_ray.deploy.quantised.file import as_pairs, drop_quantised_softmax, is_quantised
@@ -60,9 +60,14 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
         kind = _drop_softmax(ours.graph)
     if kind:
         changes.append(f"{kind} at the end left out: the largest logit is the same class")
-    _take_our_images(ours.graph, input_shape, pixels, changes, by_layer=not quantised)
+    batch = _take_our_images(ours.graph, input_shape, pixels, changes, by_layer=not quantised)
     _give_logits(ours.graph, num_classes)
-    return bytes(worked_out(ours).SerializeToString()), changes
+    for value in (ours.graph.input[0], ours.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = batch or TRACED
+    made = worked_out(ours)
+    if batch:
+        made = _for_any_batch(made, batch)
+    return bytes(made.SerializeToString()), changes
 
 
 def _in_our_opset(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -96,8 +101,11 @@ def _rename(graph: onnx.GraphProto, before: str, after: str) -> None:
 
 def _take_our_images(
     graph: onnx.GraphProto, input_shape: tuple[int, int, int], pixels: Pixels, changes: list[str], *, by_layer: bool
-) -> None:
-    """Put in front what turns our images into the network's: its axes, its values of pixels."""
+) -> int:
+    """Put in front what turns our images into the network's: its axes, its values of pixels.
+
+    Return the batch size that the file was written for, 0 where it is open.
+    """
     kind = graph.input[0].type.tensor_type
     sizes = tuple(dim.dim_value for dim in kind.shape.dim)
     channels = input_shape[0]
@@ -136,9 +144,9 @@ def _take_our_images(
         _rename(graph, INPUT, before[-1].output[0])
     for node in reversed(before):
         graph.node.insert(0, node)
-    _fix_batch(graph, sizes[0])
     del graph.input[:]
     graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [TRACED, *input_shape]))
+    return int(sizes[0])
 
 
 class _Form(NamedTuple):
@@ -168,39 +176,22 @@ def fits(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     )
 
 
-def _fix_batch(graph: onnx.GraphProto, batch: int) -> None:
-    """Let shapes that were written for one batch size, such as a Reshape to (1, 64), go by the input's."""
-    targets = {node.input[1] for node in graph.node if node.op_type == "Reshape" and len(node.input) > 1}
-    shapes = [tensor for tensor in graph.initializer if tensor.name in targets]
-    shapes += [
-        attribute.t
-        for node in graph.node
-        if node.op_type == "Constant" and node.output[0] in targets
-        for attribute in node.attribute
-        if attribute.name == "value"
-    ]
-    for tensor in shapes if batch else ():
-        sizes = numpy_helper.to_array(tensor)
-        if len(sizes) > 1 and sizes[0] == batch:
-            name = tensor.name
-            tensor.CopyFrom(numpy_helper.from_array(np.array([0, *sizes[1:]], np.int64), name))
-    if batch:
-        _fix_states(graph)
+def _for_any_batch(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """Return a network that was written for one batch size as one that was traced for TRACED images."""
+    free_batch(model, batch)
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = TRACED
+    _fix_states(model.graph)
+    return worked_out(model)
 
 
 def _fix_states(graph: onnx.GraphProto) -> None:
     """Let recurrent layers begin with states for the images traced, where they were written for another number."""
-    made = {node.output[0]: node for node in graph.node if node.op_type in ("Constant", "Expand")}
-    written = {tensor.name: tensor for tensor in graph.initializer}
-    written |= {name: node.attribute[0].t for name, node in made.items() if node.op_type == "Constant"}
-    for node in [node for node in graph.node if node.op_type in KINDS]:
-        for name in node.input[5:7]:
-            repeated = name in made and made[name].op_type == "Expand"
-            tensor = written.get(made[name].input[0] if repeated else name)
-            state = None if tensor is None else numpy_helper.to_array(tensor)
-            if tensor is not None and state is not None and state.ndim == 3 and (state == state[:, :1]).all():
-                rows = state[:, :1].repeat(1 if repeated else TRACED, axis=1)
-                tensor.CopyFrom(numpy_helper.from_array(rows, tensor.name))
+    states = {name for node in graph.node if node.op_type in KINDS for name in node.input[5:7]}
+    for tensor in graph.initializer:
+        state = numpy_helper.to_array(tensor) if tensor.name in states else np.zeros(0)
+        if state.ndim == 3 and (state == state[:, :1]).all():
+            tensor.CopyFrom(numpy_helper.from_array(state[:, :1].repeat(TRACED, axis=1), tensor.name))
 
 
 def _give_logits(graph: onnx.GraphProto, num_classes: int) -> None:

@@ -5,6 +5,8 @@ and values. A board computes one image, and accuracy is taken of many; so each t
 one image has), and every operator with it, by `batch_rules`. Where images would be mixed, that is said.
 """
 
+from collections.abc import Callable
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +47,11 @@ class Place(NamedTuple):
 FIRST = Place(0)
 
 
+_READINGS = 256  # of one operator's operands that are tried
+
+Rewrite = Callable[["BatchGraph", NodeProto], list[NodeProto]]
+
+
 class BatchGraph:
     """A graph traced for so many `images`, while it is rewritten: `places` of computed tensors, `shapes` of before."""
 
@@ -56,6 +63,41 @@ class BatchGraph:
     def refusal(self, node: NodeProto, why: str) -> ToolchainError:
         """Return the error that an operator does not compute each image alone, or not so that it shows."""
         return ToolchainError(f"a board sees one image at a time; {node.op_type} ({node.name}) {why}.")
+
+    def by_any_reading(self, node: NodeProto, rewrite: Rewrite) -> list[NodeProto]:
+        """Return an operator written anew, by the first reading of where its operands' images are that allows it.
+
+        There is one reading, but of one image alone: any axis may hold it, since the order of values stays.
+
+        Raises:
+            ToolchainError: none does.
+        """
+        read = [name for name in dict.fromkeys(node.input) if name in self.places]
+        refusals = []
+        for places in islice(product(*(self._readings(name) for name in read)), _READINGS):
+            copy, before = NodeProto.FromString(node.SerializeToString()), list[NodeProto]()
+            for name, place in zip(read, places, strict=True):
+                shape, had = self.shapes[name], self.places[name]
+                sizes = place.stored_shape(shape)
+                if sizes == had.stored_shape(shape):
+                    self.places[name] = place
+                    continue
+                other = f"{name}_for_{node.name}_by_axis{place.axis}"
+                before.append(self.reshaped(node, name, other, sizes, other))
+                self.places[other], self.shapes[other] = place, shape
+                copy.input[:] = [other if one == name else one for one in copy.input]
+            try:
+                return [*before, *rewrite(self, copy)]
+            except ToolchainError as error:
+                refusals.append(error)
+        raise refusals[0]
+
+    def _readings(self, name: str) -> list[Place]:
+        """Return where a tensor's images may be: where they are; of one image alone then, without a move, elsewhere."""
+        place, shape = self.places[name], self.shapes[name]
+        others = [Place(axis, 1, size) for axis, size in enumerate(shape)] if self.images == 1 else []
+        others.sort(key=lambda one: one.stored_shape(shape) != place.stored_shape(shape))
+        return [place, *(one for one in others if one != place)]
 
     def axis(self, node: NodeProto, name: str, axis: int) -> int:
         """Return what becomes of an axis of a tensor.
@@ -95,6 +137,8 @@ class BatchGraph:
         own = 1
         if full[place.axis] != 1:
             own = place.left
+            if full[place.axis] != own * self.images:
+                raise self.refusal(node, "repeats the images of a batch")
             sizes = (place.before, self.images, place.behind)
             apart = values.reshape(*full[: place.axis], *sizes, *full[place.axis + 1 :])
             first = np.take(apart, [0], place.axis + 1)

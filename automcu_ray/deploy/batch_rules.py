@@ -1,6 +1,5 @@
 """How each operator of a graph is written anew where images are put first: `batch_axis` says what for."""
 
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -8,8 +7,9 @@ import onnx
 from onnx import NodeProto, helper
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.deploy.batch_axis import FIRST, BatchGraph, Place, shared_place
+from automcu_ray.deploy.batch_axis import FIRST, BatchGraph, Place, Rewrite, shared_place
 from automcu_ray.deploy.graph_editor import options_of
+from automcu_ray.deploy.operator_cost import PAIR
 
 _BY_VALUE = frozenset(
     """Abs Add And Cast Ceil Celu Clip Cos Div Dropout Elu Equal Erf Exp Floor Greater GreaterOrEqual HardSigmoid
@@ -38,7 +38,7 @@ def put_images_first(model: onnx.ModelProto, images: int) -> None:
             raise graph.refusal(node, "draws random numbers, and would answer otherwise each time")
         if any(name in graph.places for name in node.input):
             at = list(nodes).index(node)
-            made = _moved(graph, node)
+            made = graph.by_any_reading(node, _moved)
             nodes.remove(node)
             for number, one in enumerate(made):
                 nodes.insert(at + number, one)
@@ -50,6 +50,8 @@ def put_images_first(model: onnx.ModelProto, images: int) -> None:
 def _moved(graph: BatchGraph, node: NodeProto) -> list[NodeProto]:
     if rule := _RULES.get(node.op_type):
         return rule(graph, node)
+    if node.op_type in PAIR and prod(graph.shapes[node.input[1]]) == 1:
+        return _stays(graph, node)
     given = {graph.places[name] for name in node.input if name in graph.places}
     if given != {FIRST} or any(name and graph.shapes[name][:1] != (graph.images,) for name in node.output):
         raise graph.refusal(node, "is computed here only where images are the first axis")
@@ -89,7 +91,7 @@ def _reshaped(graph: BatchGraph, node: NodeProto) -> list[NodeProto]:
             if before % passed or size % (inner * graph.images):
                 break
             found = graph.places[result] = Place(axis, inner, size // inner // graph.images)
-            if place == found == FIRST and node.op_type != "Reshape":
+            if place == found == FIRST and node.op_type != "Reshape" and graph.images > 1:
                 return [node]
             return [graph.reshaped(node, source, result, found.stored_shape(wanted), node.name)]
         passed *= size
@@ -278,7 +280,7 @@ def _recurrent(graph: BatchGraph, node: NodeProto) -> list[NodeProto]:
     return made
 
 
-_RULES: dict[str, Callable[[BatchGraph, NodeProto], list[NodeProto]]] = {
+_RULES: dict[str, Rewrite] = {
     **dict.fromkeys(_BY_VALUE, _by_value),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshaped),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Split", "Concat"), _along_an_axis),

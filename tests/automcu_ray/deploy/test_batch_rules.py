@@ -1,6 +1,9 @@
 """Networks that move the images of a batch: as deployed, each answers for any number of images, and for each alone."""
 
+import io
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.deploy.export import deploy, normalize
+from automcu_ray.deploy.adoption import adopt
+from automcu_ray.deploy.export import deploy, deploy_traced, normalize
+from automcu_ray.deploy.pixels import KNOWN
 from automcu_ray.testing.networks import images
 from tests.backends.operator_networks import SHAPE, Attention, ClassToken, HandMade, Tail, Tokens, shifted_windows
 
@@ -70,6 +75,25 @@ def test_any_number_of_images_gives_the_networks_answers(name: str) -> None:
         wanted = network(torch.from_numpy(normalize(batch))).numpy()
     np.testing.assert_allclose(made.run(batch), wanted, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(made.run(batch[3:4]), wanted[3:4], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("written_for", [1, 3])
+@pytest.mark.parametrize(
+    "name", ["attention, tokens first", "queries, keys, values", "windows", "a linear layer of all tokens", "GRU"]
+)
+def test_a_file_written_for_one_batch_size_is_for_any(name: str, written_for: int) -> None:
+    torch.manual_seed(0)
+    make, values = MOVED[name]
+    network, batch, buffer = Tail(make(), values).eval(), images(5), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        example: Any = (torch.zeros(written_for, *SHAPE),)
+        torch.onnx.export(network, example, buffer, dynamo=False, opset_version=17)  # type: ignore[arg-type]
+    with torch.no_grad():
+        wanted = network(torch.from_numpy(normalize(batch))).numpy()
+    adopted, _ = adopt(buffer.getvalue(), SHAPE, wanted.shape[1], KNOWN["symmetric"])
+    made = deploy_traced(adopted, SHAPE, precision="float32", calibration=batch)
+    np.testing.assert_allclose(made.run(batch), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_network_with_its_images_in_front_keeps_its_operators() -> None:
