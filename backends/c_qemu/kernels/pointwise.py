@@ -7,7 +7,7 @@ import numpy as np
 
 from automcu_ray.sizing.peak_memory import APART, IN_PLACE, Lag
 from backends.c_qemu.kernels.layer import Field, Layer
-from backends.c_qemu.kernels.weighted import Window
+from backends.c_qemu.kernels.window import Window
 
 Shape = tuple[int, ...]
 

@@ -25,8 +25,9 @@ _FILES = {
     "global_pool": ("pooling.c",),
     "convolve_narrow": ("layers.h", "VARIANT", "PRODUCTS", "narrow.c"),
     "convolve": ("layers.h", "VARIANT", "WINDOWS", "convolution.c"),
-    "convolve_threes": ("layers.h", "VARIANT", "threes_dsp.c"),
+    "convolve_threes": ("layers.h", "VARIANT", "edges_dsp.c", "threes_dsp.c"),
     "convolve_depthwise": ("layers.h", "VARIANT", "DEPTHWISE"),
+    "convolve_apart": ("layers.h", "VARIANT", "edges_dsp.c", "depthwise_apart_dsp.c"),
     **dict.fromkeys(
         ("recur_gru_after", "recur_gru_before", "recur_lstm", "recur_plain"),
         ("layers.h", "VARIANT", "PRODUCTS", "recurrent.c"),
@@ -34,7 +35,10 @@ _FILES = {
     "connect": ("layers.h", "VARIANT", "PRODUCTS", "linear.c"),
     "multiply_matrices": ("layers.h", "VARIANT", "PRODUCTS", "matrices.c"),
 }
-_TURNS = ("convolve", "convolve_threes", "convolve_narrow", "convolve_depthwise", "max_pool", "average_pool")
+_TURNS = (
+    *("convolve", "convolve_threes", "convolve_narrow", "convolve_depthwise", "convolve_apart"),
+    *("max_pool", "average_pool"),
+)
 _FOR_ALL = ("sigmoid", "tanh")  # tables that are the same in all layers
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
 _ROW = 30  # bytes a source line
@@ -104,7 +108,7 @@ def scratch_name(number: int) -> str:
 
 def _kernel_files(layers: Iterable[Layer], variant: Variant) -> list[str]:
     names = [name for layer in layers for name in _FILES.get(layer.kernel, ())]
-    order = dict.fromkeys(("layers.h", "VARIANT", "WINDOWS", "PRODUCTS", *names))  # before who uses them
+    order = dict.fromkeys(("layers.h", "VARIANT", "WINDOWS", "PRODUCTS", "edges_dsp.c", *names))  # before who uses them
     own = variant == "helium"
     files = {"VARIANT": f"{variant}.c", "WINDOWS": "windows_helium.c" if own else "windows.c"}
     files |= {"PRODUCTS": "" if own else "products.c"}

@@ -11,7 +11,8 @@ from backends.c_qemu.kernels import computed, moving, pointwise
 from backends.c_qemu.kernels.layer import Array, Layer, Variant
 from backends.c_qemu.kernels.node import Node, Shape
 from backends.c_qemu.kernels.recurrent import recurrent
-from backends.c_qemu.kernels.weighted import Quantised, Window, convolution, linear, quantised
+from backends.c_qemu.kernels.weighted import convolution, linear, quantised
+from backends.c_qemu.kernels.window import Quantised, Window
 
 _REPEATING = "operands that repeat along at most two stretches of axes"
 

@@ -1,73 +1,18 @@
 """Convolutions and linear layers: weights packed as a variant's kernels read them, biases that hold the zero point."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from automcu_ray.core.errors import ToolchainError
-from automcu_ray.sizing.peak_memory import APART, Axis, Lag, window_lag
-from automcu_ray.sizing.scratch import ALIGNMENT, is_depthwise, row_values, scratch_bytes
+from automcu_ray.sizing.peak_memory import APART, Lag
+from automcu_ray.sizing.scratch import ALIGNMENT, is_depthwise, scratch_bytes
+from backends.c_qemu.kernels import depthwise
 from backends.c_qemu.kernels.layer import Array, Field, Layer, Variant
+from backends.c_qemu.kernels.window import Quantised, Window
 
 STRIP = 4  # output rows that a depthwise convolution computes from one copy of its input's rows, where there is room
-
-
-@dataclass(frozen=True)
-class Quantised:
-    """Weights (outputs, ...) int8 with the scales and zero points of a layer's input and output.
-
-    `scales` are one for each output, float32: input's times weights', divided by the output's, rounded each time.
-    """
-
-    weights: Array
-    biases: Array
-    scales: Array
-    x_zero: int
-    y_zero: int
-
-    @property
-    def folded(self) -> Array:
-        """Biases for inputs that keep their zero point."""
-        made: Array = self.biases.astype(np.int64) - self.x_zero * self._flat.sum(axis=1)
-        return made
-
-    @property
-    def bound(self) -> float:
-        """The largest |sum * scale|."""
-        sums = 255 * np.abs(self._flat).sum(axis=1) + np.abs(self.biases.astype(np.int64))
-        return float((sums * self.scales.astype(np.float64)).max(initial=0))
-
-    @property
-    def _flat(self) -> Array:
-        return self.weights.reshape(len(self.weights), -1).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Window:
-    """A sliding window: input and output as (channels, height, width), and per axis (height, width) its numbers."""
-
-    read: tuple[int, int, int]
-    written: tuple[int, int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    pad: tuple[int, int]
-    groups: int
-
-    def lag(self) -> Lag:
-        """Return at which lag the output may be written over the input, in values."""
-        planes = (self.read[0] // self.groups, self.written[0] // self.groups)
-        rows, columns = (
-            Axis(self.read[i + 1], self.written[i + 1], self.stride[i], self.pad[i], self.reach[i]) for i in (0, 1)
-        )
-        return window_lag(self.groups, planes, rows, columns)
-
-    @property
-    def reach(self) -> tuple[int, int]:
-        """From the first to the last row, and column, of one window."""
-        height, width = ((size - 1) * gap for size, gap in zip(self.kernel, self.dilation, strict=True))
-        return height, width
 
 
 def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised, variant: Variant) -> Layer:
@@ -92,10 +37,12 @@ def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised,
     narrow = ("convolve_narrow", _narrow(window, quantised, variant), _least_scratch(window))
     if copies_rows:
         small = made(*narrow)
+        if variant == "dsp" and depthwise.is_apart(window):
+            return replace(made("convolve_apart", *depthwise.apart(window, quantised)), small=small)
         if variant == "dsp":
-            return replace(made("convolve_depthwise", *_ring(window, quantised)), small=small)
-        high = made("convolve_depthwise", *_depthwise(window, quantised, min(STRIP, window.written[1])))
-        return replace(made("convolve_depthwise", *_depthwise(window, quantised, 1), high), small=small)
+            return replace(made("convolve_depthwise", *depthwise.ring(window, quantised)), small=small)
+        high = made("convolve_depthwise", *depthwise.strips(window, quantised, min(STRIP, window.written[1])))
+        return replace(made("convolve_depthwise", *depthwise.strips(window, quantised, 1), high), small=small)
     dense = _dense_helium(window, quantised) if variant == "helium" else _dense(window, quantised, variant)
     kernel = "convolve_threes" if variant == "dsp" and _in_threes(window) else "convolve"
     wide = made(kernel, *dense) if dense and plane_out > 2 else None
@@ -120,34 +67,6 @@ def _numbers(window: Window) -> dict[str, Field]:
         **{f"dilation_{side}": window.dilation[i] for i, side in enumerate("hw")},
         "pad_top": window.pad[0],
         "pad_left": window.pad[1],
-    }
-
-
-def _depthwise(window: Window, quantised: Quantised, strip: int) -> tuple[dict[str, Field], int]:
-    row_step = _row_step(window)
-    fields = _by_channel(window, quantised) | {"strip": strip, "row_step": row_step}
-    rows = (strip - 1) * window.stride[0] + window.reach[0] + 1
-    return fields, rows * row_step + ALIGNMENT - 1
-
-
-def _ring(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:
-    """Return the fields and scratch where each row is copied once, into a ring of 16-bit values."""
-    row_step, rows = _row_step(window), window.reach[0] + 1
-    fields = _by_channel(window, quantised) | {"weights_step": rows * row_step, "row_step": row_step}
-    taps = window.written[0] // window.groups * window.kernel[0] * -(-(window.reach[1] + 1) // 2)  # pairs
-    return fields, 4 * taps + 2 * rows * row_step + ALIGNMENT - 1
-
-
-def _row_step(window: Window) -> int:
-    return row_values(window.read, window.written, window.stride[1], window.pad[1], window.reach[1])
-
-
-def _by_channel(window: Window, quantised: Quantised) -> dict[str, Field]:
-    return {
-        "weights": quantised.weights.reshape(-1),
-        "biases": quantised.folded.astype(np.int32),
-        "scales": quantised.scales,
-        "span_w": window.reach[1] + 1,
     }
 
 

@@ -3,18 +3,23 @@
 typedef int16_t cell;
 typedef uint32_t tap;
 INLINE int is_three_by_three(const struct convolution *l) {
-    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w <= 2 && l->kernel_w == 3;
+    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w == 1 && l->kernel_w == 3;
+}
+INLINE int is_five_wide(const struct convolution *l) {
+    return l->span_w == 5 && l->stride_w == 1 && l->kernel_w == 5;
+}
+INLINE int words_of_row(const struct convolution *l) {
+    return is_five_wide(l) ? 4 : (l->span_w + 1) / 2;
 }
 SHARED void widen_taps(const struct convolution *l, int group, packed *to) {
     WRITES;
-    const int words = (l->span_w + 1) / 2, rows = l->out_channels * l->kernel_h;
+    const int words = words_of_row(l), rows = l->out_channels * l->kernel_h;
     const int8_t *weight = l->weights + group * rows * l->kernel_w;
-    const int together = is_three_by_three(l);
+    const int together = is_three_by_three(l) || is_five_wide(l);
     for (int i = 0; i < rows; i++, to += words) {
-        if (together) { /* the second word is (second, third) */
-            const uint32_t second = (uint32_t)weight[1];
-            to[0] = low_halves((uint32_t)weight[0], second), to[1] = low_halves(second, (uint32_t)weight[2]);
-            weight += 3;
+        if (together) { /* each tap with the next one */
+            for (int j = 0; j < words; j++, weight++) to[j] = low_halves((uint32_t)weight[0], (uint32_t)weight[1]);
+            weight++;
         } else {
             memset(to, 0, 4u * words);
             for (int j = 0, at = 0; j < l->kernel_w; j++, at += l->dilation_w)
@@ -55,6 +60,31 @@ INLINE int row_below(const struct convolution *l, int row) {
     row += l->dilation_h * l->row_step;
     return row < (int)l->weights_step ? row : row - (int)l->weights_step;
 }
+/* By five taps of a row, each word of it read once. */
+INLINE void five_taps(const tap *taps, const cell *row, int32_t *sums) {
+    int32_t a0 = sums[0], a1 = sums[1], a2 = sums[2], a3 = sums[3];
+#if defined(__ARM_FEATURE_DSP)
+    uint32_t f, s, p, q;
+    __asm__("ldrd %[f], %[s], [%[taps]]\n ldrd %[p], %[q], [%[row]], #8\n"
+            "smlad %[a0], %[p], %[f], %[a0]\n smlatb %[a1], %[p], %[f], %[a1]\n smlad %[a1], %[q], %[s], %[a1]\n"
+            "smlad %[a2], %[q], %[f], %[a2]\n smlatb %[a3], %[q], %[f], %[a3]\n"
+            "ldrd %[f], %[p], [%[taps], #8]\n smlad %[a0], %[q], %[f], %[a0]\n ldr %[q], [%[row]]\n"
+            "smlabt %[a0], %[q], %[p], %[a0]\n smlad %[a1], %[q], %[p], %[a1]\n smlad %[a2], %[q], %[f], %[a2]\n"
+            "smlad %[a3], %[q], %[s], %[a3]\n ldr %[q], [%[row], #4]\n"
+            "smlabt %[a2], %[q], %[p], %[a2]\n smlad %[a3], %[q], %[p], %[a3]\n"
+            : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [f] "=&r"(f), [s] "=&r"(s),
+              [p] "=&r"(p), [q] "=&r"(q)
+            : [taps] "r"(taps)
+            : "memory");
+#else
+    const uint32_t p = load(row), q = load(row + 2), r = load(row + 4), s = load(row + 6);
+    a0 = smlabt(r, taps[3], smlad(q, taps[2], smlad(p, taps[0], a0)));
+    a1 = smlad(r, taps[3], smlad(q, taps[1], smlatb(p, taps[0], a1)));
+    a2 = smlabt(s, taps[3], smlad(r, taps[2], smlad(q, taps[0], a2)));
+    a3 = smlad(s, taps[3], smlad(r, taps[1], smlatb(q, taps[0], a3)));
+#endif
+    sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
+}
 /* Four neighbours of a row by a window of any size, two taps at a time. */
 INLINE void any_window(const struct convolution *l, const tap *taps, const cell *rows, int row, int first, int32_t *sums) {
     const int words = (l->span_w + 1) / 2, step = l->stride_w;
@@ -85,7 +115,13 @@ INLINE void any_windows(const struct convolution *l, const tap *taps, const cell
     const int32_t zero = zero_to_store(l->y_zero);
     for (int left = l->out_w, first = 0; left > 0; left -= 4, y += 4, first += 4 * l->stride_w) {
         int32_t sums[4] = {bias, bias, bias, bias};
-        any_window(l, taps, rows, row, first, sums);
+        if (is_five_wide(l)) {
+            const tap *of_row = taps;
+            for (int i = l->kernel_h, at = row; i; i--, at = row_below(l, at), of_row += 4)
+                five_taps(of_row, rows + at + first, sums);
+        } else {
+            any_window(l, taps, rows, row, first, sums);
+        }
         store(y, sums[0], sums[1], sums[2], sums[3], scale, zero, left);
     }
 }
@@ -95,21 +131,8 @@ INLINE void any_windows(const struct convolution *l, const tap *taps, const cell
     "smlad %[a0], %[p], %[f], %[a0]\n smlatb %[a1], %[p], %[f], %[a1]\n ldr %[p], [%[" row "]]\n" \
     "smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[s], %[a1]\n smlad %[a2], %[q], %[f], %[a2]\n" \
     "smlatb %[a3], %[q], %[f], %[a3]\n smlabt %[a2], %[p], %[s], %[a2]\n smlad %[a3], %[p], %[s], %[a3]\n"
-/* The same where neighbours lie two apart. */
-#define THREE_TAPS_APART(row, taps) \
-    "ldrd %[f], %[s], [%[taps], #" taps "]\n ldrd %[p], %[q], [%[" row "]], #16\n" \
-    "smlad %[a0], %[p], %[f], %[a0]\n smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[f], %[a1]\n" \
-    "ldrd %[p], %[q], [%[" row "], #-8]\n" \
-    "smlabt %[a1], %[p], %[s], %[a1]\n smlad %[a2], %[p], %[f], %[a2]\n smlabt %[a2], %[q], %[s], %[a2]\n" \
-    "smlad %[a3], %[q], %[f], %[a3]\n ldr %[p], [%[" row "]]\n smlabt %[a3], %[p], %[s], %[a3]\n"
-#define THREE_ROWS(of_a_row) \
-    __asm__(of_a_row("row", "0") of_a_row("second", "8") of_a_row("third", "16") \
-            : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [second] "+r"(second), \
-              [third] "+r"(third), [f] "=&r"(f), [s] "=&r"(s), [p] "=&r"(p), [q] "=&r"(q) \
-            : [taps] "r"(taps) \
-            : "memory")
 INLINE void three_by_three(const struct convolution *l, const tap *taps, const cell *rows, int window, int32_t bias,
-                           float scale, int8_t *y, int step) {
+                           float scale, int8_t *y) {
     const int32_t zero = zero_to_store(l->y_zero);
     const int below = row_below(l, window);
     const cell *row = rows + window, *second = rows + below, *third = rows + row_below(l, below);
@@ -117,27 +140,20 @@ INLINE void three_by_three(const struct convolution *l, const tap *taps, const c
         int32_t a0 = bias, a1 = bias, a2 = bias, a3 = bias;
 #if defined(__ARM_FEATURE_DSP)
         uint32_t f, s, p, q;
-        if (step == 1) {
-            THREE_ROWS(THREE_TAPS);
-        } else {
-            THREE_ROWS(THREE_TAPS_APART);
-        }
+        __asm__(THREE_TAPS("row", "0") THREE_TAPS("second", "8") THREE_TAPS("third", "16")
+                : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [second] "+r"(second),
+                  [third] "+r"(third), [f] "=&r"(f), [s] "=&r"(s), [p] "=&r"(p), [q] "=&r"(q)
+                : [taps] "r"(taps)
+                : "memory");
 #else
         const cell *const rows[3] = {row, second, third};
         for (int i = 0; i < 3; i++) {
             const uint32_t f = taps[2 * i], s = taps[2 * i + 1];
-            if (step == 1) {
-                const uint32_t p = load(rows[i]), q = load(rows[i] + 2), r = load(rows[i] + 4);
-                a0 = smlabt(q, s, smlad(p, f, a0)), a1 = smlad(q, s, smlatb(p, f, a1));
-                a2 = smlabt(r, s, smlad(q, f, a2)), a3 = smlad(r, s, smlatb(q, f, a3));
-            } else {
-                uint32_t words[5];
-                memcpy(words, rows[i], sizeof words);
-                a0 = smlabt(words[1], s, smlad(words[0], f, a0)), a1 = smlabt(words[2], s, smlad(words[1], f, a1));
-                a2 = smlabt(words[3], s, smlad(words[2], f, a2)), a3 = smlabt(words[4], s, smlad(words[3], f, a3));
-            }
+            const uint32_t p = load(rows[i]), q = load(rows[i] + 2), r = load(rows[i] + 4);
+            a0 = smlabt(q, s, smlad(p, f, a0)), a1 = smlad(q, s, smlatb(p, f, a1));
+            a2 = smlabt(r, s, smlad(q, f, a2)), a3 = smlad(r, s, smlatb(q, f, a3));
         }
-        row += 4 * step, second += 4 * step, third += 4 * step;
+        row += 4, second += 4, third += 4;
 #endif
         store(y, a0, a1, a2, a3, scale, zero, left);
     }
@@ -145,19 +161,17 @@ INLINE void three_by_three(const struct convolution *l, const tap *taps, const c
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *rows, int window, int32_t bias,
                            float scale, int8_t *y) {
     WRITES;
-    if (!is_three_by_three(l)) {
-        any_windows(l, taps, rows, window, bias, scale, y);
-    } else if (l->stride_w == 1) {
-        three_by_three(l, taps, rows, window, bias, scale, y, 1);
+    if (is_three_by_three(l)) {
+        three_by_three(l, taps, rows, window, bias, scale, y);
     } else {
-        three_by_three(l, taps, rows, window, bias, scale, y, 2);
+        any_windows(l, taps, rows, window, bias, scale, y);
     }
 }
 SHARED void convolve_depthwise(const struct convolution *l, const int8_t *x, int8_t *y, packed *scratch) {
     WRITES;
     const int back = l->descending, plane = l->out_h * l->out_w, held = (l->kernel_h - 1) * l->dilation_h + 1;
     const int fresh = l->stride_h < held ? l->stride_h : held; /* rows of a window that the one before has not */
-    const int words = l->kernel_h * ((l->span_w + 1) / 2);
+    const int words = l->kernel_h * words_of_row(l);
     cell *const rows = (cell *)(scratch + l->out_channels * words);
     const int ring = (int)l->weights_step;
     fill(l, rows, ring);
