@@ -40,7 +40,7 @@ class PlainTask(Task):
 
 def uses(spec: ArchitectureSpec) -> set[str]:
     """Return which of the fields a network uses."""
-    found: set[str] = {layer.type for layer in spec.backbone} & set(JOINS)
+    found = {str(layer.type) for layer in spec.backbone} & set(JOINS)
     found |= {"groups"} if any(getattr(layer, "groups", 1) > 1 for layer in spec.backbone) else set()
     return found | ({"positions"} if spec.head.positions > 1 else set())
 
