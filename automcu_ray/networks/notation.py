@@ -50,11 +50,11 @@ _NAMES = {letter: name for name, letter in FIELDS.items()}
 _FIRST: dict[str, tuple[str, Any]] = {kind: ("kernel_size", 2) for kind in POOLS} | {k: ("back", 2) for k in JOINS}
 _MEANINGS = {
     "conv": "c convolution",
-    "depthwise": "dw depthwise (and 1x1 to a new width)",
-    "pointwise": "p 1x1 convolution",
-    "downsample": "d convolution of stride 2",
+    "depthwise": "dw depthwise",
+    "pointwise": "p 1x1",
+    "downsample": "d stride-2 convolution",
     "ghost": "g ghost (even width)",
-    "bottleneck": "b bottleneck (e hidden/input, default 1)",
+    "bottleneck": "b bottleneck (e hidden/input)",
     "mbconv": "mb mbconv (e expansion, default 4; q squeeze-excite)",
     "residual": "r residual",
     "max_pool": "mp max pool",
@@ -111,12 +111,12 @@ def legend(space: Space) -> list[str]:
     kernels = [size for size in (1, 3, 5, 7) if any(space.allows(kind, "kernel_size", size) for kind in windows)]
     asked |= {"stride"} if any(space.allows(kind, "stride", 2) for kind in windows) else set()
     types = [_MEANINGS[kind] for kind in space.types if kind in _MEANINGS]
-    options = [f"k kernel {', '.join(map(str, kernels))}, default 3"]
-    options += [*(said for name, said in _OPTIONS.items() if name in asked), "a0 linear, a6 ReLU6", "n no batch norm"]
-    lines = [f"Types: {', '.join(types)}.", f"Options: {'; '.join(options)}."]
+    options = [f"{' '.join(f'k{size}' for size in kernels if size != 3)} kernel (else 3)"]
+    options += [*(said for name, said in _OPTIONS.items() if name in asked), "a0 linear", "a6 ReLU6", "n no batch norm"]
+    lines = [f"Types: {', '.join(types)}.", f"Options: {', '.join(options)}."]
     head = []
     if "positions" in asked:
-        head.append(f"h2 to h8 keeps so many positions{'' if space.is_signal else ' a side'} before the linear layer")
+        head.append(f"h2 to h8, positions{'' if space.is_signal else ' a side'} that the head keeps")
     if "code" in asked:
         head.append(
             f"h1c{CODE}d{DECODER} has {CODE} values in its bottleneck and {DECODER} in its decoder, the default"
