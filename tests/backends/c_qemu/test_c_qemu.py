@@ -65,7 +65,7 @@ class FakeRun:
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path_factory.mktemp("scratch")
-    monkeypatch.setattr("backends.c_qemu.backend.scratch_folder", lambda: folder)
+    monkeypatch.setattr("backends.c_qemu.harness.scratch_folder", lambda: folder)
     return folder
 
 

@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -162,11 +163,31 @@ def test_the_c_is_strict_for_every_core(gcc: None, board: str, core: str, precis
     target = read_target(board).replace(emulator=None)
     assert target.core == core
     make_bundle(tmp_path / "bundle", deployed_network("plain", precision), target)
-    flags = [*CORE_FLAGS[target.core], *STRICT]
+    flags = [*CORE_FLAGS[target.core], *STRICT, "-fanalyzer"]
     sources = sorted((tmp_path / "bundle" / "src").glob("*.c"))
     subprocess.run(["arm-none-eabi-gcc", *flags, "-std=c99", "-c", *sources], cwd=tmp_path, check=True)
-    argv = ["arm-none-eabi-g++", *flags, "-std=c++11", "-x", "c++", "-c", tmp_path / "bundle" / "src" / "net_api.c"]
+    argv = [
+        "arm-none-eabi-g++",
+        *CORE_FLAGS[target.core],
+        *STRICT,
+        "-std=c++11",
+        "-x",
+        "c++",
+        "-c",
+        tmp_path / "bundle" / "src" / "net_api.c",
+    ]
     subprocess.run(argv, cwd=tmp_path, check=True)
+
+
+@pytest.mark.thorough
+def test_static_analysers_find_nothing_in_the_c_for_this_computer(bundle: Path, host_gcc: None, tmp_path: Path) -> None:
+    sources = sorted((bundle / "src").glob("*.c"))
+    subprocess.run(["gcc", *STRICT, "-fanalyzer", "-std=c99", "-c", *sources], cwd=tmp_path, check=True)
+    if shutil.which("cppcheck") is None:
+        pytest.skip("GCC's analyser found nothing; cppcheck is not here")
+    asked = ("--quiet", "--std=c99", "--enable=warning,portability,performance", "--inconclusive", "--error-exitcode=1")
+    done = subprocess.run(["cppcheck", *asked, *sources], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.thorough
