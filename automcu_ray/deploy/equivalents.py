@@ -125,8 +125,11 @@ def _normalised(editor: Editor, node: NodeProto) -> list[NodeProto] | None:
     apart = give("Sub", "apart", image, mean)
     variance = give("ReduceMean", "variance", give("Mul", "square", apart, apart), axes=axes, keepdims=1)
     epsilon = editor.constant(name, np.array(options.get("epsilon", 1e-5), np.float32))
-    root = give("Sqrt", "root", give("Add", "positive", variance, epsilon))
-    last = give("Mul", "unit", apart, give("Reciprocal", "inverse", root))
+    inverse = give("Reciprocal", "inverse", give("Sqrt", "root", give("Add", "positive", variance, epsilon)))
+    if not layer:  # a flat image's inverse is huge and takes all steps of int8 from the others': roots spread less
+        inverse = give("Sqrt", "inverse_root", inverse)
+        apart = give("Mul", "half", apart, inverse)
+    last = give("Mul", "unit", apart, inverse)
     for kind, weight in zip(("Mul", "Add"), weights, strict=False):
         if weight is not None and not np.array_equal(weight, np.full_like(weight, kind == "Mul")):
             shaped = weight if layer else weight.reshape(-1, *[1] * (rank - 2))

@@ -11,6 +11,7 @@ from automcu_ray.core.errors import BoardError, EngineError, ToolchainError
 from automcu_ray.core.folder_lock import held
 from automcu_ray.records.events import Searched, Started, ToolCalled
 from automcu_ray.records.journal import Repository
+from automcu_ray.records.manifest import NetworkManifest
 from automcu_ray.records.metrics import metrics, worked_seconds
 from automcu_ray.reports.console import say, say_interrupted
 from automcu_ray.run import supervisor
@@ -47,11 +48,11 @@ def _run_sweep(sweep: Sweep, todo: Sequence[Run], out: Path, console: Console) -
         for result in _run_all([run for run in todo if run.name not in results], folder, console):
             write_result(folder, result)
             results[result.name] = result
-            best, kind = result.test_accuracy, "test"
-            if best is None:
-                best, kind = result.metrics.best, "best validation"
-            accuracy = "no network" if best is None else f"{kind} accuracy {best:.4f}"
-            told = f"{result.arm} on {result.case}, seed {result.seed}: {accuracy}, {result.seconds:.1f} s"
+            learning, best, kind = result.learning, result.tested, "test"
+            if best is None and result.metrics.best is not None:
+                best, kind = learning.value_of(result.metrics.best), "best validation"
+            value = "no network" if best is None else f"{kind} {learning.metric} {best:.4f}"
+            told = f"{result.arm} on {result.case}, seed {result.seed}: {value}, {result.seconds:.1f} s"
             say(console, f"{len(results)} of {len(todo)}: {told}")
     except KeyboardInterrupt:
         return say_interrupted(console)
@@ -111,9 +112,11 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
     of_winner: dict[str, Any] = {}
     if manifest is not None:
         of_winner = manifest.model_dump(include=_OF_WINNER)
+        if isinstance(manifest, NetworkManifest):
+            of_winner["test_value"] = manifest.test_figures.get(plan.task.learning.metric)
     elif not failed and (
         scored := [record for record in records if record.scored]
-    ):  # no finalists: the sizes of the most accurate
+    ):  # no finalists: the sizes of the best
         report = max(scored, key=lambda record: record.accuracy).feasibility
         of_winner = report.model_dump(include={"ram_bytes", "flash_bytes"}) if report is not None else {}
     limits: dict[str, Any] = {name: getattr(plan.task, name) for name in ("ram_limit_bytes", "flash_limit_bytes")}
@@ -126,6 +129,7 @@ def _run(run: Run, folder: Path, console: Console) -> RunResult:
         metrics=metrics(records, started_at_s=began_s, calls=repository.all(ToolCalled), **limits),
         seconds=worked_seconds(time.time(), began_s, [record.finished_at_s for record in records]),
         failed=failed,
+        learning=plan.task.learning,
         by_rules=plan.engine is not None and not plan.engine.is_language_model,
         versions=versions(),
         **of_winner,

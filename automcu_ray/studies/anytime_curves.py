@@ -1,4 +1,4 @@
-"""The figure of a sweep: best accuracy so far of every searcher, against candidates or what they cost."""
+"""The figure of a sweep: best score so far of every searcher, against candidates or what they cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,15 +15,16 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", INK
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)))
 
 
-def curves_figure(curves: Mapping[str, Curve], x_label: str) -> str:
-    """Return the mean best accuracy so far against candidates or a cost: a line a label, in a band: its interval.
+def curves_figure(curves: Mapping[str, Curve], x_label: str, score: str = "accuracy") -> str:
+    """Return the mean best score so far against candidates or a cost: a line a label, in a band: its interval.
 
     Lines are told apart by colour, by dashes and by their names, which stand at their ends. What lies far below in the
     first tenth of a line is cut off, for differences are small by the end.
     """
-    figure, axes = new_axes(x_label, "best validation accuracy", size_in=_WIDE_IN)
+    figure, axes = new_axes(x_label, f"best validation {score}", size_in=_WIDE_IN)
     late = ((curve, len(curve.at) // 10) for curve in curves.values())
-    draw_accuracies(axes, [value for curve, at in late for value in (*curve.low[at:], *curve.high[at:])])
+    scores = [value for curve, at in late for value in (*curve.low[at:], *curve.high[at:])]
+    draw_accuracies(axes, scores, percent=score == "accuracy")
     right = max((curve.at[-1] for curve in curves.values()), default=1.0)
     # What is spent is shown from nothing on; of candidates there is no zeroth one.
     left = min([right - 1, *(curve.at[0] for curve in curves.values())]) if x_label == CANDIDATES else 0.0
@@ -41,7 +42,7 @@ def curves_figure(curves: Mapping[str, Curve], x_label: str) -> str:
     axes.set_xlim(left - (right - left) * 0.02, right + (right - left) * 0.02)
     axes.set_ylim(min([bottom, *heights]), max([top, *heights]))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    return to_svg(figure, f"Best validation accuracy against {x_label}, by searcher.")
+    return to_svg(figure, f"Best validation {score} against {x_label}, by searcher.")
 
 
 def _apart(values: Sequence[float], gap: float) -> list[float]:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from automcu_ray.core.atomic_write import write_whole
 from automcu_ray.core.cost import total
+from automcu_ray.core.learning import Learning
 from automcu_ray.records.events import Finished, Searched
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.manifest import NetworkManifest
@@ -51,14 +52,14 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
         names=[run.name for run in runs],
         rows=figures(runs),
         settings=differences(runs),
-        figure=Markup(curves_figure(curves, CANDIDATES)) if curves else "",
+        figure=Markup(curves_figure(curves, CANDIDATES, _named(runs, scores=True))) if curves else "",
     )
     write_whole(path, page.encode("utf-8", errors="replace"))
 
 
 def figures(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Return rows of figures: a name, and what each run says."""
-    columns = [_figures_of(run) for run in runs]
+    columns = [_figures_of(run, _named(runs)) for run in runs]
     return [(name, [column[name] for column in columns]) for name in columns[0]]
 
 
@@ -70,7 +71,20 @@ def differences(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     return [(key, values) for key, values in rows if len(set(values)) > 1]
 
 
-def _figures_of(run: Run) -> dict[str, str]:
+def _named(runs: Sequence[Run], *, scores: bool = False) -> str:
+    """Return the metric of all runs by its name, or what it is called as a score; "score" where they differ."""
+    learnt = {_learning(run) for run in runs}
+    names = {one.score_name if scores else one.metric for one in learnt}
+    return names.pop() if len(names) == 1 else "score"
+
+
+def _learning(run: Run) -> Learning:
+    leader = best(run.repository.records)
+    metric = leader.training.metric if leader is not None and leader.training is not None else "accuracy"
+    return Learning(metric=metric)
+
+
+def _figures_of(run: Run, metric: str) -> dict[str, str]:
     records, finished, searched = run.repository.records, run.repository.last(Finished), run.repository.last(Searched)
     manifest = finished.manifest if finished and isinstance(finished.manifest, NetworkManifest) else None
     leader = best(records)
@@ -79,8 +93,8 @@ def _figures_of(run: Run) -> dict[str, str]:
         "task, target": f"{run.config.task}, {run.config.target.name}",
         "searcher, seed": f"{run.config.searcher.name}, {run.config.seed}",
         "trained, of all outcomes": f"{sum(record.status == 'ok' for record in records)} of {len(records)}",
-        "best validation accuracy (proxy)": _of(leader),
-        "winner: test accuracy": _told(manifest),
+        f"best validation {metric} (proxy)": _of(leader),
+        f"winner: test {metric}": _told(manifest),
         "winner: RAM": kb(manifest.ram_bytes if manifest else None),
         "winner: Flash": kb(manifest.flash_bytes if manifest else None),
         "winner: instructions": count(manifest.instructions if manifest else None),

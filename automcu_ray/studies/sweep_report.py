@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from automcu_ray.core.learning import Learning
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.reports.pages import template
 from automcu_ray.studies.anytime_curves import CANDIDATES, curves_figure
@@ -15,8 +16,8 @@ from automcu_ray.studies.sweep_statistics import Cost, Curve, RunResult, anytime
 NOTHING = "-"
 RULES = "no language model took part: proposals came from rules (engine 'offline', or 'simulated')"
 HYPERVOLUME = (
-    "Hypervolume: of all combinations of accuracy (0 to 1), RAM and Flash (0 to their limits) the share that some "
-    "trained network of a run is at least as good as in all three; 1 would be perfect accuracy for nothing."
+    "Hypervolume: of all combinations of {0} (0 to 1), RAM and Flash (0 to their limits) the share that some "
+    "trained network of a run is at least as good as in all three; 1 would be perfect {0} for nothing."
 )
 _AXES: dict[str, Cost] = {"seconds": "seconds", "tokens": "tokens", "US dollars": "usd"}
 
@@ -57,10 +58,8 @@ def _kb(size: int | None) -> float | None:
 
 _TEST = Column("test %", lambda run: _percent(run.test_accuracy), 2)
 _VALIDATION = Column("best validation %", lambda run: _percent(run.metrics.best), 2)
+_FIRST = Column("first ask validation %", lambda run: _percent(_first(run)), 2)
 _COLUMNS = (
-    _TEST,
-    _VALIDATION,
-    Column("first ask validation %", lambda run: _percent(run.metrics.anytime[0] if run.metrics.anytime else None), 2),
     Column("RAM KB", lambda run: _kb(run.ram_bytes), 1),
     Column("Flash KB", lambda run: _kb(run.flash_bytes), 1),
     Column("hypervolume", lambda run: run.metrics.hypervolume, 3),
@@ -75,6 +74,25 @@ _COLUMNS = (
 )
 
 
+def _first(run: RunResult) -> float | None:
+    return run.metrics.anytime[0] if run.metrics.anytime else None
+
+
+def _of_metric(metric: str) -> tuple[Column, Column, Column]:
+    """Return the columns of test, best validation and first ask: an accuracy in percent, others in their own unit."""
+    if metric == "accuracy":
+        return _TEST, _VALIDATION, _FIRST
+
+    def value(run: RunResult, score: float | None) -> float | None:
+        return None if score is None else run.learning.value_of(score)
+
+    return (
+        Column(f"test {metric}", lambda run: run.tested, 4),
+        Column(f"best validation {metric}", lambda run: value(run, run.metrics.best), 4),
+        Column(f"first ask validation {metric}", lambda run: value(run, _first(run)), 4),
+    )
+
+
 def grids(sweep: Sweep, results: Sequence[RunResult]) -> list[Grid]:
     """Return the tables: of several cases an overview first, then one table a case with all its figures."""
     by_case = {case.label: [one for one in results if one.case == case.label] for case in sweep.cases}
@@ -87,7 +105,8 @@ def notes(sweep: Sweep, results: Sequence[RunResult]) -> list[str]:
     test = f"p: Wilcoxon's signed-rank test against {sweep.baseline}, paired by seed, corrected by Holm for the arms"
     lines = [f"Mean ± standard deviation over seeds; {test} of a case; none where fewer than five pairs differ."]
     ruled = [arm.label for arm in sweep.arms if any(one.by_rules for one in results if one.arm == arm.label)]
-    volume = [HYPERVOLUME] if any(one.metrics.hypervolume is not None for one in results) else []
+    measured = {one.learning.score_name for one in results if one.metrics.hypervolume is not None}
+    volume = [HYPERVOLUME.format(" or ".join(sorted(measured)))] if measured else []
     return [*lines, *volume, *([f"{', '.join(ruled)}: {RULES}."] if ruled else []), *sweep.notes]
 
 
@@ -104,7 +123,7 @@ def write_table(path: Path, sweep: Sweep, results: Sequence[RunResult]) -> str:
 
 
 def write_page(path: Path, sweep: Sweep, results: Sequence[RunResult]) -> None:
-    """Write the page: the tables, and for each case the best accuracy so far against candidates and what they cost."""
+    """Write the page: the tables, and for each case the best score so far against candidates and what they cost."""
     figures = []
     for case in sweep.cases:
         found = [result for result in results if result.case == case.label]
@@ -117,7 +136,7 @@ def write_page(path: Path, sweep: Sweep, results: Sequence[RunResult]) -> None:
                     by_axis.setdefault(axis, {})[arm.label] = anytime_by(mine, cost)
         for axis, curves in by_axis.items():
             if known := {arm: curve for arm, curve in curves.items() if curve is not None}:
-                figures.append((case.label, Markup(curves_figure(known, axis))))
+                figures.append((case.label, Markup(curves_figure(known, axis, _learning(found).score_name))))
     page = template("sweep.html.j2").render(
         sweep=sweep, grids=grids(sweep, results), figures=figures, notes=notes(sweep, results)
     )
@@ -125,9 +144,9 @@ def write_page(path: Path, sweep: Sweep, results: Sequence[RunResult]) -> None:
 
 
 def _overview(sweep: Sweep, by_case: dict[str, list[RunResult]]) -> Grid:
-    chief = _chief([result for found in by_case.values() for result in found])
-    head = ["searcher", *(f"{case}, {chief.head}" for case in by_case)]
-    tested = {case: _tested(sweep, found, chief) for case, found in by_case.items()}
+    chief = {case: _chief(found) for case, found in by_case.items()}
+    head = ["searcher", *(f"{case}, {chief[case].head}" for case in by_case)]
+    tested = {case: _tested(sweep, found, chief[case]) for case, found in by_case.items()}
     rows = [[Cell(arm.label), *(tested[case][arm.label] for case in by_case)] for arm in sweep.arms]
     for known in sweep.published:
         texts = [f"{known.values[case]:.2f}" if case in known.values else NOTHING for case in by_case]
@@ -138,24 +157,31 @@ def _overview(sweep: Sweep, by_case: dict[str, list[RunResult]]) -> Grid:
 def _case(sweep: Sweep, case: str, results: Sequence[RunResult]) -> Grid:
     """Return the table of one case, without the columns that nobody measured."""
     chief = _chief(results)
-    columns = [column for column in _COLUMNS if any(column.of(result) is not None for result in results)]
+    every = (*_of_metric(_learning(results).metric), *_COLUMNS)
+    columns = [column for column in every if any(column.of(result) is not None for result in results)]
     tested = _tested(sweep, results, chief)
     rows = []
     for arm in sweep.arms:
         mine = [result for result in results if result.arm == arm.label]
-        cells = [tested[arm.label] if column is chief else _spread(column, mine) for column in columns]
+        cells = [tested[arm.label] if column.head == chief.head else _spread(column, mine) for column in columns]
         failed = sum(result.failed or result.metrics.best is None for result in mine)
         rows.append([Cell(arm.label), *cells, Cell(f"{failed} of {len(mine)}")])
     for known in sweep.published:
-        values = [known.values.get(case if column is chief else column.head) for column in columns]
+        values = [known.values.get(case if column.head == chief.head else column.head) for column in columns]
         texts = [NOTHING if value is None else f"{value:.2f}" for value in values]
         rows.append([Cell(f"{known.label} ({known.source})"), *map(Cell, texts), Cell(NOTHING)])
     return Grid(case, ["searcher", *(column.head for column in columns), "runs without a network"], rows)
 
 
 def _chief(results: Sequence[RunResult]) -> Column:
-    """Return the accuracy that arms are compared by: of the test, or of validation where nobody read the test set."""
-    return _TEST if any(result.test_accuracy is not None for result in results) else _VALIDATION
+    """Return the figure that arms are compared by: of the test, or of validation where nobody read the test set."""
+    test, validation, _ = _of_metric(_learning(results).metric)
+    return test if any(result.tested is not None for result in results) else validation
+
+
+def _learning(results: Sequence[RunResult]) -> Learning:
+    """Return what the networks of one case learn."""
+    return results[0].learning if results else Learning()
 
 
 def _spread(column: Column, results: Sequence[RunResult]) -> Cell:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import scipy
 
 from automcu_ray.core.atomic_write import write_whole
+from automcu_ray.core.learning import Learning
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.records.metrics import Metrics
 
@@ -24,9 +25,11 @@ _POINTS = 60  # of a curve against a cost
 class RunResult(FrozenModel):
     """One run of a sweep: its metrics, and the winner's figures; None where there was no winner, or no toolchain.
 
-    `val_accuracy` chose the winner; `test_accuracy` was read once, for it. Of a search without finalists the sizes are
-    those of its best candidate. `seconds` are of work, wherever it was interrupted; `by_rules`: a searcher that asks an
-    engine had rules in place of a language model; `failed`: agents that share a conversation came to a dead end.
+    `val_accuracy` chose the winner; `test_accuracy` was read once, for it. `test_value` is that of the metric of
+    `learning`, in its own unit; `val_accuracy` and what `metrics` compare are its scores. Of a search without finalists
+    the sizes are those of its best candidate. `seconds` are of work, wherever it was interrupted; `by_rules`: a
+    searcher that asks an engine had rules in place of a language model; `failed`: agents that share a conversation came
+    to a dead end.
     """
 
     arm: str
@@ -37,11 +40,18 @@ class RunResult(FrozenModel):
     seconds: float
     val_accuracy: float | None = None
     test_accuracy: float | None = None
+    learning: Learning = Learning()
+    test_value: float | None = None
     ram_bytes: int | None = None
     flash_bytes: int | None = None
     by_rules: bool = False
     failed: bool = False
     versions: dict[str, str]
+
+    @property
+    def tested(self) -> float | None:
+        """The test's value of the metric, in its own unit."""
+        return self.test_accuracy if self.test_value is None else self.test_value
 
 
 class Spread(NamedTuple):
@@ -82,7 +92,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 class Curve(NamedTuple):
-    """Mean best validation accuracy over seeds at each of `at` (trained candidates, or a cost), and its interval."""
+    """Mean best validation score over seeds at each of `at` (trained candidates, or a cost), and its interval."""
 
     at: tuple[float, ...]
     mean: tuple[float, ...]
@@ -149,6 +159,6 @@ def write_parquet(path: Path, results: Sequence[RunResult]) -> None:
     """Write one row a run; `anytime` and what had been spent by then are lists, `versions` JSON."""
     rows = []
     for result in results:
-        row = result.model_dump(exclude={"metrics", "versions"})
+        row = result.model_dump(exclude={"metrics", "versions", "learning"}) | {"metric": result.learning.metric}
         rows.append({**row, **result.metrics.model_dump(), "versions": json.dumps(result.versions)})
     pq.write_table(pa.Table.from_pylist(rows), path)

@@ -75,7 +75,10 @@ def stream_source(front_end: AudioWindow | SampleWindow, *, steps: bool = False)
     kept, room = "window.c", "NET_INPUT_BYTES"
     if steps:
         if length % STATES:
-            raise ToolchainError(f"a stream by steps wants a window of an even number of steps, found {length}.")
+            raise ToolchainError(
+                f"a stream by steps wants a window of an even number of steps, found {length}: change dataset.seconds "
+                "by one step, or leave backend.stream at window."
+            )
         kept, room = "steps.c", f"NET_INPUT_BYTES / {length}"
         parts = _defines({"STEPS": length, "STATES": STATES}) + parts
     return f"""/* Generated; do not edit. */

@@ -13,13 +13,14 @@ import yaml
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.core.folder_lock import held
+from automcu_ray.core.learning import Learning, Target
 from automcu_ray.records.events import Searched, Started
 from automcu_ray.records.journal import Repository
 from automcu_ray.records.metrics import Metrics
 from automcu_ray.run import run_sweep
 from automcu_ray.runtime.run_folder import RunFolder
 from automcu_ray.studies.sweep import Sweep, load_sweep, runs
-from automcu_ray.studies.sweep_report import grids, notes
+from automcu_ray.studies.sweep_report import grids, notes, write_page
 from automcu_ray.studies.sweep_statistics import RunResult
 from tests.scripts.test_search import records, wait_until
 
@@ -146,6 +147,22 @@ def test_without_a_test_set_arms_are_compared_by_validation(tmp_path: Path) -> N
     assert grid.head[1] == "best validation %" and grid.rows[0][1].text == "50.00"
     assert [row[-1].text for row in grid.rows] == ["0 of 1", "1 of 1", "-"]
     assert grid.rows[2][grid.head.index("seconds")].text == "7.00"
+
+
+def test_arms_are_compared_by_the_tasks_own_metric(tmp_path: Path) -> None:
+    target = Target(name="speed", mean=3.0, deviation=1.0, trivial_mae=2.0)
+    learning = Learning.of("regression", "mae", targets=(target,))
+    sweep = Sweep.model_validate({**SWEEP, "published": []})
+    found = [
+        result(arm, "table", 0, test=None).replace(learning=learning, test_value=value)
+        for arm, value in (("chance", 0.75), ("largest", 0.5))
+    ]
+    (grid,) = grids(sweep, found)
+    assert grid.head[1:4] == ["test mae", "best validation mae", "first ask validation mae"]
+    assert [cell.text for cell in grid.rows[1][1:4]] == ["0.5000", "1.0000", "1.0000"]  # a score of 0.5 of 2.0
+    write_page(tmp_path / "page.html", sweep, found)
+    page = (tmp_path / "page.html").read_text()
+    assert "best validation score by mae" in page and "accuracy" not in page.split("</style>")[-1]
 
 
 def result(arm: str, case: str, seed: int, *, test: float | None = 0.5, best: float | None = 0.5) -> RunResult:

