@@ -1,6 +1,6 @@
 """Print whether joins, groups and heads that keep positions help a search: evolution with and without them, on digits.
 
-    python benchmarks/bench_fields.py [--trained 20] [--seeds 5] [--epochs 10]
+    python benchmarks/bench_fields.py [--trained 20] [--seeds 0 1 2 3 4] [--epochs 10]
 
 Both arms train the same number of networks for a short proxy; validation accuracy is of the int8 network. Sizes are the
 lower bounds plus what code and stack take (`bench_dialogue.py`). Without the fields the space is what specs could say
@@ -69,7 +69,7 @@ def run(searcher: str, task: Task, seed: int, trained: int, trainer: Trainer) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trained", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--searcher", choices=SEARCHERS, default="evolution")
     options = parser.parse_args()
@@ -78,7 +78,7 @@ def main() -> None:
     protocol = Protocol(epochs=options.epochs, batch_size=64, learning_rate=0.2, crop_padding_px=1)
     plain = PlainTask(**{name: getattr(TASK, name) for name in Task.model_fields})
     best: dict[str, list[float]] = {"with": [], "without": []}
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         for name, task in (("with", TASK), ("without", plain)):
             began_s = time.process_time()
             trainer = Trainer(task, protocol, data.train, data.val, gpus=0)
