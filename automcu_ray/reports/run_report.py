@@ -105,6 +105,7 @@ def write_report(path: Path, config: RunConfig, task: Task, repository: Reposito
         searched=repository.last(Searched),
         finished=finished,
         cost=cost,
+        spoken=bool(started and started.engine and started.engine.is_language_model and cost.llm_seconds),
         sentence=repository.last(SentenceRead),
         trend=trend(records),
         yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False),
@@ -241,8 +242,8 @@ def _figures(task: Task, repository: Repository, finalists: Sequence[Finalist], 
     proposals = len({*repository.proposed, *(record.candidate.number for record in records)})
     started = repository.last(Started)
     asks_model = started is not None and started.engine is not None and started.engine.is_language_model
-    without = not asks_model and not cost.completion_tokens
-    absent = {"LLM": "no language model"} if without else {}
+    silent = not cost.completion_tokens and not (asks_model and cost.llm_seconds)
+    absent = {"LLM": "not asked" if asks_model else "no language model"} if silent else {}
     untimed = sum(r.training is not None and r.training.seconds is None for r in records)
     caption = f"What it cost. Training of {untimed} candidates: {NOT_MEASURED}." if untimed else "What it cost."
     score = task.learning.score_name

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from automcu_ray.core.cost import Cost
 from automcu_ray.core.feasibility import Rung
 from automcu_ray.core.memory_map import MemoryMap
-from automcu_ray.records.events import Decided, Finished
+from automcu_ray.records.events import Decided, EngineUsed, Finished, Started, ToolCalled
 from automcu_ray.reports.handover import flashing
 from automcu_ray.reports.in_short import in_short, interval, refused_most
 from automcu_ray.reports.run_report import write_report
@@ -59,6 +60,25 @@ def test_refusals_are_counted_by_resource_and_rung() -> None:
     said = refused_most([early, *late, trained(4, 0.9)])
     assert said == "3 of 4 candidates were refused, for Flash at link (2), RAM at analytic (1)"
     assert refused_most([]) == "nothing was refused"
+
+
+@pytest.mark.parametrize(
+    ("cost", "short", "in_full"),
+    [
+        (Cost(), ", no language model was asked.", "<dd>not asked</dd>"),
+        (Cost(llm_seconds=2.0), ", tokens not told.", "<dt>completion tokens</dt><dd>not measured</dd>"),
+        (Cost(prompt_tokens=700, completion_tokens=60), ", 760 tokens, $0.0000.", "<dd>700</dd>"),
+    ],
+)
+def test_a_language_model_that_was_there_may_have_said_nothing(
+    cost: Cost, short: str, in_full: str, tmp_path: Path
+) -> None:
+    found = repository(trained(1, 0.95, hash="ab"))
+    found.append(Started(engine=EngineUsed(name="hf_local", model="smollm2", is_language_model=True)))
+    found.append(ToolCalled(reply="{}", said="no", cost=cost), Finished(manifest=network_manifest(), seconds=90.0))
+    write_report(tmp_path / "report.html", CONFIG, TASK, found)
+    page = (tmp_path / "report.html").read_text()
+    assert short in page and in_full in page
 
 
 def test_the_report_says_how_to_flash_and_shows_the_arena(tmp_path: Path) -> None:
