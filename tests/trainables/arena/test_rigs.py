@@ -120,7 +120,7 @@ def test_max78000_energy_from_the_projects_files_to_the_trace_of_its_current(
     assert found.figures.seconds > 4 * 0.05  # the idle times are in it
     log = next((tmp_path / "one").rglob("build.log")).read_text().splitlines()
     assert log == ["--no-builtin-rules", "--no-print-directory", "--jobs=2", "TARGET=MAX78000", "BOARD=EvKit_V1",
-                   f"MAXIM_PATH={tmp_path / 'sdk'}", "PROJECT=firmware"]  # fmt: skip
+                   f"MAXIM_PATH={tmp_path / 'sdk'}"]  # fmt: skip
     assert "-DBOOT_DELAY_TICKS=20000" in next((tmp_path / "one").rglob("project.mk")).read_text()
     assert "adapter serial 04170001" in (desk.log / "openocd").read_text()
 
