@@ -153,9 +153,10 @@ def _write_script(path: Path, machine: Machine, limits: dict[str, int], sizes: d
 
 
 def diagnosis(text: str) -> str:
-    """Return what a compiler says, short enough for a prompt; its first errors count."""
+    """Return what a compiler says, short enough for a prompt: its first error, the line before it, and what follows."""
     lines = [line for line in text.splitlines() if line.strip() and "warning:" not in line]
-    return "\n".join(lines)[:DIAGNOSIS_CHARS] or "the compiler failed, and said nothing"
+    errors = (at for at, line in enumerate(lines) if "error" in line.lower() or "undefined reference" in line)
+    return "\n".join(lines[max(next(errors, 0) - 1, 0) :])[:DIAGNOSIS_CHARS] or "the compiler failed, and said nothing"
 
 
 def _succeed(done: Completed) -> Completed:

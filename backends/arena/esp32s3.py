@@ -1,6 +1,7 @@
 """ESP32-S3: ESP-IDF builds the firmware (idf.py), with its access point and the answers that go out by UDP.
 
-Not tried: neither ESP-IDF nor a board was at hand. The harness without its port was run on a host.
+Its C and its settings were checked against ESP-IDF's own headers and Kconfig; idf.py, a compiler for the chip and a
+board were not at hand. The harness without its port was run on a host.
 """
 
 import os
@@ -12,14 +13,15 @@ from backends.arena.build import Built
 from backends.arena.rigs import ArenaRig, programs_lacking, sdk_of
 from backends.arena.vendor import BOOT_DELAY_US, VENDOR, confined_runner, definitions, lay_out, made
 
-IDF = "ESP-IDF 5 (https://docs.espressif.com/projects/esp-idf), its export.sh sourced, so that IDF_PATH is set"
-CHIP = "esp32s3"
-COMPONENTS = (
-    "driver esp_driver_tsens esp_driver_usb_serial_jtag esp_event esp_netif esp_timer esp_wifi heap lwip nvs_flash"
+IDF = (
+    "ESP-IDF 5.3 or later (https://docs.espressif.com/projects/esp-idf), its export.sh sourced, so that IDF_PATH is set"
 )
+CHIP = "esp32s3"
+COMPONENTS = "esp_driver_tsens esp_driver_usb_serial_jtag esp_event esp_netif esp_timer esp_wifi heap lwip nvs_flash"
 # What the artifact's own settings cannot undo: the console is the harness', and it says nothing else.
 SETTINGS = (
     "CONFIG_ESP_CONSOLE_NONE=y",
+    "CONFIG_ESP_CONSOLE_SECONDARY_NONE=y",  # else a second console shares the port
     "CONFIG_LOG_DEFAULT_LEVEL_NONE=y",
     "CONFIG_BOOTLOADER_LOG_LEVEL_NONE=y",
     "CONFIG_SPIRAM=y",

@@ -1,7 +1,7 @@
 """MAX78000: Analog Devices' MSDK builds the firmware (make), ai8xize the seed's network for the accelerator.
 
-Not tried: neither the MSDK nor a board was at hand. The seed's C and the harness were run on a host with a stand-in for
-the accelerator that computes by ai8xize's own integers.
+Built by the MSDK's makefiles as tests/backends/arena/test_sdks.py does; no board was at hand. The seed's C and the
+harness were run on a host with a stand-in for the accelerator that computes by ai8xize's own integers.
 """
 
 import re
@@ -25,8 +25,10 @@ MSDK = "Analog Devices' MSDK (https://github.com/analogdevicesinc/msdk) where MA
 NETWORK_FILES = ("cnn.c", "cnn.h", "weights.h")
 OUTPUT_TYPE = np.dtype(np.int32)  # of a wide last layer
 _LOAD = re.compile(r"memcpy32\(\(uint32_t \*\) (0x[0-9a-f]{8}), input_(\d+), (\d+)\);")
+# Without BUILD_DIR, which the MSDK's files must find set, they would build their drivers' library inside the SDK.
 _PROJECT_MK = """# of the arena: names and sizes, nothing of the artifact's
 PROJECT := firmware
+BUILD_DIR := $(CURDIR)/build
 SRCS += {sources}
 PROJ_CFLAGS += {definitions}
 """
@@ -66,7 +68,7 @@ class Max78000Rig(ArenaRig):
         flags = " ".join(definitions(input_bytes, output_bytes))
         (workdir / "project.mk").write_text(_PROJECT_MK.format(sources=sources, definitions=flags))
         argv = ["make", "--no-builtin-rules", "--no-print-directory", "--jobs=2", "TARGET=MAX78000"]
-        argv += [f"BOARD={self.task.rig.board or BOARD}", f"MAXIM_PATH={sdk}", "PROJECT=firmware"]
+        argv += [f"BOARD={self.task.rig.board or BOARD}", f"MAXIM_PATH={sdk}"]
         return made(confined_runner([sdk]), argv, workdir, workdir / "build" / "firmware.elf")
 
     def write_seed(self, deployed: DeployedNetwork, folder: Path, workdir: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 import struct
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -167,13 +168,21 @@ def ask(port: Port, payload: bytes, output_bytes: int, magic: bytes = MAGIC) -> 
     """Send one input and return the answer.
 
     Raises:
-        BoardError: silence, rubbish, or a fault.
+        BoardError: silence, rubbish, a fault, or a CRC that is missing or does not agree.
     """
     port.write(magic + struct.pack("<II", len(payload), sum(payload) & 0xFFFFFFFF) + payload)
-    output, ticks, stack = _words(port, "OUT", 3)
+    output, ticks, stack, crc = _words(port, "OUT", 4)
     if len(output) != 2 * output_bytes:
         raise BoardError(f"the board should answer {output_bytes} bytes of output, found {len(output) // 2}.")
-    return Answer(bytes.fromhex(_hex(output)), int(_hex(ticks, _DIGITS), 16), int(_hex(stack, _DIGITS), 16))
+    answer = Answer(bytes.fromhex(_hex(output)), int(_hex(ticks, _DIGITS), 16), int(_hex(stack, 8), 16))
+    if (found := crc_of(payload, answer)) != int(_hex(crc, 8), 16):
+        raise BoardError(f"the answer should carry the CRC {found:08x}, found {crc}: it or its input was damaged.")
+    return answer
+
+
+def crc_of(payload: bytes, answer: Answer) -> int:
+    """Return the CRC-32 that the firmware sends with an answer: of the input, the output, and both figures."""
+    return zlib.crc32(payload + answer.output + struct.pack("<QI", answer.ticks, answer.stack_bytes))
 
 
 def _words(port: Port, command: str, count: int) -> list[str]:
@@ -185,6 +194,8 @@ def _words(port: Port, command: str, count: int) -> list[str]:
         raise BoardError(f"the firmware faulted ({line}): a crash, or a stack larger than its reserve.")
     head, _, rest = line.partition(" ")
     words = rest.split()
+    if head == command == "OUT" and len(words) == 3:
+        raise BoardError("the answer carries no CRC: the firmware is of an earlier version; build it again.")
     if head != command or len(words) != count:
         raise BoardError(f"the board should answer {command} and {count} words, found {line[:80]!r}.")
     return words

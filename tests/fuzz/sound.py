@@ -13,6 +13,7 @@ from automcu_ray.networks.candidate import Candidate, Diagnosis
 from automcu_ray.records.record import Record, TrainingSummary
 from searchers.engines.base import Begun, Message, Reply, Request
 from searchers.engines.recording.recorded_calls import Beginning, Call
+from tests.backends.boards.answers import out
 
 
 def one_line(value: Any) -> str:
@@ -92,7 +93,7 @@ REPLIES = (
     b"        super().__init__()\n        self.a = nn.Linear(64, 10)\n\n    def forward(self, x):\n"
     b"        return self.a(x.flatten(1))\n```\n",
 )
-SERIAL = (b"READY 00000004 00000002\nOUT 01ff 0000000000000010 00000064\nOUT 807f 0000000000000012 00000060\n",)
+SERIAL = (b"READY 00000004 00000002\n" + out(bytes(4), b"\x01\xff", 16) + out(bytes(4), b"\x80\x7f", 18),)
 YAML = (
     b"dataset: {name: digits}\nconstraints: {ram_kb: 8, flash_kb: 32}\nseed: 7\nsearcher: {name: random}\n",
     b"name: mine\ndescription: a board\ncore: cortex-m4f\nclock_hz: 168_000_000\nclock_source: a datasheet\nram:\n"

@@ -2,7 +2,10 @@
  *
  *   firmware: READY <input bytes> <output bytes>\n
  *   host:     'N' 'E' 'T' ':' <payload bytes, u32> <sum of payload bytes, u32> <payload>   little-endian
- *   firmware: OUT <output, hex> <ticks, hex; 0 where nothing counts them> <stack bytes, hex>\n
+ *   firmware: OUT <output, hex> <ticks, hex; 0 where nothing counts them> <stack bytes, hex> <CRC-32, hex>\n
+ *
+ * The CRC (zlib's) is that of the payload as it arrived, then of the output's bytes, of the ticks (u64) and of the stack
+ * bytes (u32): an answer that was damaged on its way is noticed, and so is one to an input that was.
  *
  * Compiled with -DSTREAM it also takes samples, 'R' 'A' 'W' ':' in place of 'N' 'E' 'T' ':'; ticks are then those of the
  * front end alone.
@@ -59,18 +62,30 @@ uint64_t ticks(void) {
     return ((uint64_t)seen << 24) + ((0u - value) & SYSTICK_MASK);
 }
 
-static void put_text(const char *text) {
+/* Not inlined, as they are called from many places: Flash. */
+#define ONCE __attribute__((noinline)) static
+
+ONCE void put_text(const char *text) {
     while (*text) uart_put((uint8_t)*text++);
 }
 
-static void put_hex(uint64_t value, int digits) {
+ONCE void put_hex(uint64_t value, int digits) {
     while (digits--) uart_put((uint8_t)"0123456789abcdef"[(value >> (4 * digits)) & 15]);
 }
 
-static uint32_t get_word(void) {
+ONCE uint32_t get_word(void) {
     uint32_t word = 0;
     for (int shift = 0; shift < 32; shift += 8) word |= (uint32_t)uart_get() << shift;
     return word;
+}
+
+/* The CRC-32 of IEEE 802.3, reflected, over some more bytes; it begins with all ones, and ends inverted. */
+ONCE uint32_t crc_over(uint32_t crc, const void *from, uint32_t count) {
+    for (const uint8_t *at = from; count--; at++) {
+        crc ^= *at;
+        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0xEDB88320u & (0u - (crc & 1)));
+    }
+    return crc;
 }
 
 #define NET 0x4E45543Au /* "NET:" */
@@ -100,8 +115,8 @@ static const char *receive_input(void) {
 }
 
 #ifdef STREAM
-/* Feeds samples as they come in; `spent` becomes the ticks that the front end took. */
-static const char *receive_samples(uint64_t *spent) {
+/* Feeds samples as they come in; `spent` becomes the ticks that the front end took, `crc` goes on over the payload. */
+static const char *receive_samples(uint64_t *spent, uint32_t *crc) {
     const uint32_t size = get_word(), sum = get_word();
     if (size > MOST_BYTES) return "size";
     int16_t block[BLOCK_VALUES];
@@ -113,6 +128,7 @@ static const char *receive_samples(uint64_t *spent) {
         if (++lane < stream_channels) continue;
         lane = 0;
         if (++samples < stream_block && left > 3) continue;
+        *crc = crc_over(*crc, block, filled * sizeof *block);
         restart_ticks();
         stream_feed(block, samples);
         *spent += ticks();
@@ -137,6 +153,21 @@ static uint32_t stack_used(void) {
     return (uint32_t)((const uint8_t *)_stack_end - (const uint8_t *)at);
 }
 
+/* `crc` is that of the payload. */
+ONCE void send_answer(uint32_t crc, uint64_t spent, uint32_t stack) {
+    crc = crc_over(crc, _output_start, (uint32_t)(_output_end - _output_start));
+    crc = crc_over(crc_over(crc, &spent, sizeof spent), &stack, sizeof stack); /* little-endian, as these cores are */
+    put_text("OUT ");
+    for (const uint8_t *at = _output_start; at < _output_end; at++) put_hex(*at, 2);
+    put_text(" ");
+    put_hex(spent, 16);
+    put_text(" ");
+    put_hex(stack, 8);
+    put_text(" ");
+    put_hex(~crc, 8);
+    put_text("\n");
+}
+
 int main(void) {
     uart_init();
 #ifdef STREAM
@@ -152,11 +183,12 @@ int main(void) {
     put_text("\n");
     for (;;) {
         uint64_t spent = 0;
+        uint32_t crc = 0xFFFFFFFFu;
         const char *wrong;
 #ifdef STREAM
         const int samples = wait_for_header() == RAW;
         if (samples) paint_stack();
-        wrong = samples ? receive_samples(&spent) : receive_input();
+        wrong = samples ? receive_samples(&spent, &crc) : receive_input();
 #else
         wait_for_header();
         wrong = receive_input();
@@ -171,6 +203,7 @@ int main(void) {
         if (!samples)
 #endif
         {
+            crc = crc_over(crc, _input_start, (uint32_t)(_input_end - _input_start)); /* net() may reuse its input */
             paint_stack();
             restart_ticks();
             net(_input_start, _output_start);
@@ -181,13 +214,7 @@ int main(void) {
             put_text("FAULT stack\n"); /* it may have grown past its reserve, over the output */
             continue;
         }
-        put_text("OUT ");
-        for (const uint8_t *at = _output_start; at < _output_end; at++) put_hex(*at, 2);
-        put_text(" ");
-        put_hex(spent, 16);
-        put_text(" ");
-        put_hex(stack, 8);
-        put_text("\n");
+        send_answer(crc, spent, stack);
     }
 }
 

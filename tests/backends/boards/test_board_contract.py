@@ -15,6 +15,7 @@ from automcu_ray.testing.networks import SHAPE, deployed_network
 from backends.boards.base import MAGIC, Board, Port
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
+from tests.backends.boards.answers import out
 
 
 @pytest.mark.usefixtures("qemu")
@@ -39,7 +40,7 @@ class HostPort:
         assert data.startswith(MAGIC) and len(data) == len(MAGIC) + 8 + 3 * 12 * 12
         encoded = np.frombuffer(data[len(MAGIC) + 8 :], np.int8).reshape(1, *SHAPE)
         output = self.network.run((encoded.astype(np.int16) + 128).astype(np.uint8)).tobytes()
-        self.said = io.BytesIO(f"OUT {output.hex()} 00000000 00000064\n".encode())
+        self.said = io.BytesIO(out(data[len(MAGIC) + 8 :], output))
         return len(data)
 
     def read_until(self, expected: bytes, size: int, /) -> bytes:

@@ -1,3 +1,5 @@
+import contextlib
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from backends.boards.qemu import QemuBoard, command
 from backends.c_qemu import stack
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.linker import Layout
+from tests.backends.boards.answers import out
 from tests.backends.conftest import read_target
 
 ONE_TARGET_A_MACHINE = ["nrf51822", "stm32f103", "stm32f401", "stm32f405", "stm32h743", "rp2350", "ensemble_e8_hp"]
@@ -71,7 +74,8 @@ def run(board: Board, target: McuTarget) -> BoardRun:
 
 
 def test_answers_are_decoded_and_figures_are_the_largest(target: McuTarget) -> None:
-    board = ScriptedBoard(GREETING + b"OUT 01ff 0000000000000010 00000064\nOUT 807f 0000000000000012 00000060\n")
+    said = out(bytes(4), b"\x01\xff", 16, 100) + out(bytes(4), b"\x80\x7f", 18, 96)
+    board = ScriptedBoard(GREETING + said)
     got = run(board, target)
     assert got.outputs.tolist() == [[1, -1], [-128, 127]]
     assert (got.instructions, got.stack_used_bytes) == (180, 100)
@@ -79,7 +83,7 @@ def test_answers_are_decoded_and_figures_are_the_largest(target: McuTarget) -> N
 
 
 def test_a_frame_carries_length_and_sum() -> None:
-    port = Script(b"OUT 05 01 02\n")
+    port = Script(out(bytes([255, 2, 3]), b"\x05", 1, 2))
     assert ask(port, bytes([255, 2, 3]), 1).output == b"\x05"
     assert port.heard == b"NET:" + bytes([3, 0, 0, 0]) + bytes([4, 1, 0, 0]) + bytes([255, 2, 3])
 
@@ -92,19 +96,38 @@ def test_a_frame_carries_length_and_sum() -> None:
         (b"\xff\x00garbage\n", "READY and 2 words"),
         (b"READY 00000004 00000003\n", r"take 4 and give 2 bytes, found \[4, 3\]"),
         (GREETING + b"FAULT stack\n", "faulted"),
-        (GREETING + b"BAD sum\n", "OUT and 3 words, found 'BAD sum'"),
-        (GREETING + b"OUT zz00 1 2\n", "hexadecimal"),
-        (GREETING + b"OUT 01 1 2\n", "2 bytes of output, found 1"),
-        (GREETING + b"OUT -001 1 2\n", "hexadecimal"),
-        (GREETING + b"OUT 0_01 1 2\n", "hexadecimal"),
-        (GREETING + b"OUT 01ff -1 2\n", "hexadecimal"),
-        (GREETING + b"OUT 01ff " + b"f" * 300 + b" 2\n", "hexadecimal"),
+        (GREETING + b"BAD sum\n", "OUT and 4 words, found 'BAD sum'"),
+        (GREETING + b"OUT zz00 1 2 3\n", "hexadecimal"),
+        (GREETING + b"OUT 01 1 2 3\n", "2 bytes of output, found 1"),
+        (GREETING + b"OUT -001 1 2 3\n", "hexadecimal"),
+        (GREETING + b"OUT 0_01 1 2 3\n", "hexadecimal"),
+        (GREETING + b"OUT 01ff -1 2 3\n", "hexadecimal"),
+        (GREETING + b"OUT 01ff " + b"f" * 300 + b" 2 3\n", "hexadecimal"),
+        (GREETING + b"OUT 01ff 10 64\n", "no CRC: the firmware is of an earlier version"),
+        (GREETING + b"OUT 01ff 10 64 00000000\n", "CRC"),
         (b"READY " * 100_000, "found 'READY READY"),
     ],
 )
 def test_silence_faults_and_rubbish_are_board_errors(said: bytes, message: str, target: McuTarget) -> None:
     with pytest.raises(BoardError, match=message):
         run(ScriptedBoard(said), target)
+
+
+def test_an_answer_that_lost_a_byte_or_took_noise_in_is_never_believed() -> None:
+    """Each byte of a line dropped, doubled, or changed in one bit; and the answer to an input with two bits turned."""
+    payload, line = bytes([255, 2, 3]), out(bytes([255, 2, 3]), b"\x05\x80", 0x1234, 0x60)
+    damaged = [line[:at] + line[at + 1 :] for at in range(len(line))]
+    damaged += [line[:at] + line[at : at + 1] + line[at:] for at in range(len(line) - 1)]
+    damaged += [
+        line[:at] + bytes([line[at] ^ 1 << bit]) + line[at + 1 :] for at in range(len(line)) for bit in range(8)
+    ]
+    damaged.append(out(bytes([254, 3, 3]), b"\x05\x80", 0x1234, 0x60))  # its sum is that of the payload
+    same = re.compile(rb"\s*OUT\s+0580\s+0*1234\s+0*60\s+" + line.split()[-1] + rb"\s*\n", re.IGNORECASE)
+    believed = []
+    for said in damaged:
+        with contextlib.suppress(BoardError):
+            believed.append((ask(Script(said), payload, 2), said))
+    assert len(believed) < len(damaged) / 4 and all(same.fullmatch(said) for _, said in believed), believed
 
 
 def test_the_protocol_speaks_over_any_pyserial_port() -> None:
@@ -201,7 +224,7 @@ def test_where_nothing_counts_ticks_the_answer_comes_without_them(qemu: None, tm
 
 
 def test_no_ticks_are_no_count_and_never_zero_instructions(target: McuTarget) -> None:
-    said = GREETING + b"OUT 01ff 0000000000000000 00000064\n" * 2
+    said = GREETING + out(bytes(4), b"\x01\xff") * 2
     assert run(ScriptedBoard(said), target).instructions is None
 
 

@@ -16,6 +16,7 @@ from automcu_ray.problem.arena import ArenaTask
 from automcu_ray.records.attempt import Observation
 from automcu_ray.run.run_arena import compose
 from automcu_ray.testing.networks import deployed_network
+from backends.ai8x.backend import PROJECT, Ai8xBackend
 from backends.arena import max78000, vendor
 from backends.arena.esp32s3 import Esp32S3Rig
 from backends.arena.max78000 import Max78000Rig, accelerated
@@ -84,18 +85,31 @@ def accelerator(tmp_path: Path) -> Iterator[dict[str, Any]]:
     thread.join()
 
 
+def with_msdk(desk: Desk, folder: Path) -> tuple[str, str]:
+    """Put the MSDK's tools on a desk; return what a task says of them."""
+    (folder / "sdk").mkdir()
+    (folder / "ai8x" / "assets" / "makefile").mkdir(parents=True)
+    (folder / "ai8x" / "assets" / "makefile" / "Makefile").write_text("BOARD ?= ##__BOARD__##\n")
+    desk.program("make", desk.builder(".", "-DINPUT_BYTES=64 -DOUTPUT_BYTES=40 -DBOOT_DELAY_TICKS=20000"))
+    desk.program("openocd", desk.flasher('"$(echo "$*" | sed "s/.*program \\([^ ]*\\) verify.*/\\1/")"'))
+    return f"rig.sdk={folder / 'sdk'}", f"rig.checkout={folder / 'ai8x'}"
+
+
+def write_stand_in(folder: Path, port: int) -> None:
+    """Write the C of an accelerator that asks the one at a port."""
+    (folder / "weights.h").write_text(
+        f"#define DATA 0x50400000\n#define WORDS 64\n#define OUTPUTS 10\n#define TESTER {port}\n"
+    )
+    for name in ("cnn.c", "cnn.h"):
+        (folder / name).write_bytes((HOST / name).read_bytes())
+
+
 @pytest.mark.thorough
 @pytest.mark.usefixtures("sandbox")
 def test_max78000_energy_from_the_projects_files_to_the_trace_of_its_current(
     desk: Desk, accelerator: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "sdk").mkdir()
-    (tmp_path / "ai8x" / "assets" / "makefile").mkdir(parents=True)
-    (tmp_path / "ai8x" / "assets" / "makefile" / "Makefile").write_text("BOARD ?= ##__BOARD__##\n")
-    task = task_of("max78000_energy", f"rig.sdk={tmp_path / 'sdk'}", f"rig.checkout={tmp_path / 'ai8x'}",
-                   "feasibility.idle_seconds=0.05")  # fmt: skip
-    desk.program("make", desk.builder(".", "-DINPUT_BYTES=64 -DOUTPUT_BYTES=40 -DBOOT_DELAY_TICKS=20000"))
-    desk.program("openocd", desk.flasher('"$(echo "$*" | sed "s/.*program \\([^ ]*\\) verify.*/\\1/")"'))
+    task = task_of("max78000_energy", *with_msdk(desk, tmp_path), "feasibility.idle_seconds=0.05")
     save(PowerTrace(np.full(60 * 1000, AMPERES), 1000, VOLTS), tmp_path / "trace.npz")
     entry = BoardEntry(
         id="desk", runner="max78000", serial=desk.serial, probe_id="04170001", instrument="replay",
@@ -107,11 +121,7 @@ def test_max78000_energy_from_the_projects_files_to_the_trace_of_its_current(
     artifact = tmp_path / "artifact"
     artifact.mkdir()
     (artifact / "net.c").write_text(accelerated(LOADS, (1, 8, 8)))
-    (artifact / "weights.h").write_text(
-        f"#define DATA 0x50400000\n#define WORDS 64\n#define OUTPUTS 10\n#define TESTER {accelerator['port']}\n"
-    )
-    for name in ("cnn.c", "cnn.h"):
-        (artifact / name).write_bytes((HOST / name).read_bytes())
+    write_stand_in(artifact, accelerator["port"])
     found = attempt(task, workload, entry, artifact, tmp_path / "one")
     assert [check.name for check in found.checks] == ["files", "build", "fit", "flash", "run", "behaviour", "ceiling"]
     assert found.valid and found.figures.runs == 5 and found.figures.peak_amperes == AMPERES
@@ -120,7 +130,7 @@ def test_max78000_energy_from_the_projects_files_to_the_trace_of_its_current(
     assert found.figures.seconds > 4 * 0.05  # the idle times are in it
     log = next((tmp_path / "one").rglob("build.log")).read_text().splitlines()
     assert log == ["--no-builtin-rules", "--no-print-directory", "--jobs=2", "TARGET=MAX78000", "BOARD=EvKit_V1",
-                   f"MAXIM_PATH={tmp_path / 'sdk'}", "PROJECT=firmware"]  # fmt: skip
+                   f"MAXIM_PATH={tmp_path / 'sdk'}"]  # fmt: skip
     assert "-DBOOT_DELAY_TICKS=20000" in next((tmp_path / "one").rglob("project.mk")).read_text()
     assert "adapter serial 04170001" in (desk.log / "openocd").read_text()
 
@@ -132,6 +142,47 @@ def test_max78000_energy_from_the_projects_files_to_the_trace_of_its_current(
     (artifact / "net.c").write_text("void net(const char *in, int *out) { out[0] = in[0] }")
     found = attempt(task, workload, bare, artifact, tmp_path / "three")
     assert found.checks[-1].name == "build" and "error" in found.checks[-1].detail
+
+
+@pytest.mark.thorough
+@pytest.mark.training
+@pytest.mark.usefixtures("sandbox")
+def test_max78000_compress_from_network_yaml_to_the_share_of_images_that_its_board_answers_wrongly(
+    desk: Desk, accelerator: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ai8xize is a stand-in: what the accelerator takes, and its integers, are those that we expect of it."""
+
+    def ai8xize(self: Ai8xBackend, network: Any, placement: Any, target: Any, workdir: Path) -> Any:
+        (workdir / PROJECT).mkdir()
+        (workdir / PROJECT / "main.c").write_text(LOADS)
+        write_stand_in(workdir / PROJECT, accelerator["port"])
+        accelerator["run"] = network.run
+        return (), ()
+
+    monkeypatch.setattr(Ai8xBackend, "_generate", ai8xize)
+    training = "{epochs: 6, batch_size: 32, learning_rate: 0.1}"
+    task = task_of("max78000_compress", *with_msdk(desk, tmp_path), "workload.dataset=digits",
+                   "feasibility.images=20", f"workload.training={training}")  # fmt: skip
+    workload = prepare(task, tmp_path / "workload")
+    write_seed(task, workload, tmp_path / "artifact", tmp_path / "tools")
+    entry = BoardEntry(id="desk", runner="max78000", serial=desk.serial, probe_id="04170001")
+    found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "one")
+    assert [check.name for check in found.checks] == ["files", "train", "build", "fit", "flash", "run", "behaviour"]
+    assert found.valid and found.figures.runs == 20 and found.figures.accuracy is not None
+    assert found.figures.accuracy >= 0.3 and found.objective == pytest.approx(1 - found.figures.accuracy)
+
+    honest = accelerator["run"]
+    monkeypatch.setattr(Ai8xBackend, "_generate", lambda *about: (ai8xize(*about), accelerator.update(
+        run=lambda image: np.zeros_like(honest(image))))[0])  # fmt: skip
+    found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "two")
+    assert not found.valid and found.checks[-1].name == "behaviour" and "0.3" in found.checks[-1].detail
+
+    wide = "{type: conv, out_channels: 256}"
+    layers = f"backbone: [{{type: conv, out_channels: 64}}, {{type: max_pool}}, {wide}, {wide}]"
+    text = f"network: {{{layers}}}\ntraining: {training.replace('6', '1')}\n"
+    (tmp_path / "artifact" / "network.yaml").write_text(text)
+    found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "three")
+    assert found.checks[-1].name == "build" and "weight" in found.checks[-1].detail and "442" in found.checks[-1].detail
 
 
 @pytest.mark.slow

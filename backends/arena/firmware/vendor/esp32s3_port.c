@@ -1,8 +1,8 @@
 /* ESP32-S3, by ESP-IDF 5: USB-Serial/JTAG, an access point of its own, answers and temperatures by UDP.
  *
  * The workload of paper 001, section 3.3: every answer is sent to CLIENTS logical clients (one datagram each), and
- * where SAMPLE_HZ is not 0 so are all temperatures that were sampled since the last one. Written from ESP-IDF's
- * documentation; neither the SDK nor a board was at hand: it has not been compiled by it.
+ * where SAMPLE_HZ is not 0 so are all temperatures that were sampled since the last one. Read by GCC for another
+ * 32-bit core (-fsyntax-only -Wall -Wextra) with the headers of ESP-IDF 6.2; never compiled for the chip, nor run on it.
  */
 #include <string.h>
 
@@ -25,7 +25,7 @@
 #define FIRST_UDP_PORT 3333
 #define SAMPLE_BYTES (256 * 1024)
 #define DATAGRAM_BYTES 1024
-#define MOST_TX_POWER 84 /* in quarters of a dBm: the contract's */
+#define MOST_TX_POWER 84 /* the largest that esp_wifi.h takes: 20 dBm, in quarters of a dBm */
 
 static int64_t restarted;
 static int sender = -1;

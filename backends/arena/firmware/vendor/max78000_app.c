@@ -1,10 +1,13 @@
 /* The seed's own part for the MAX78000's accelerator; cnn.c, cnn.h and weights.h beside it are ai8xize's. */
 #include "app.h"
+#include "mxc.h" /* before cnn.h, which uses its types and does not include it */
+
 #include "cnn.h"
-#include "mxc.h"
 
 #define CHANNELS @CHANNELS@
 #define PIXELS @PIXELS@
+
+volatile uint32_t cnn_time; /* not 0 once a run has ended: cnn.c sets it, and leaves it to main.c to define */
 
 /* Where the first layer reads: four channels to a word, a word a pixel. */
 static volatile uint32_t *const inputs[] = {@ADDRESSES@};

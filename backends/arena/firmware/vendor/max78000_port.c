@@ -1,7 +1,6 @@
 /* MAX78000, by Analog Devices' MSDK (Maxim's peripheral drivers): console, and a clock that no system clock changes.
  *
- * Written from the MSDK's headers (Libraries/PeriphDrivers/Include/MAX78000, Libraries/Boards/MAX78000); neither the
- * SDK nor a board was at hand: it has not been compiled by it.
+ * Compiled and linked by the MSDK's own makefiles, board and drivers; no board was at hand.
  */
 #include "app.h"
 #include "arena.h"

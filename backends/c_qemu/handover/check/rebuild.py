@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -82,8 +83,13 @@ def talk(to: Any, back: "Any", inputs: bytes, size: int) -> "Iterator[tuple[byte
         payload = inputs[start : start + size]
         to.write(b"NET:" + struct.pack("<II", len(payload), sum(payload) & 0xFFFFFFFF) + payload)
         to.flush()
-        output, ticks, stack = line(back, "OUT")
-        yield bytes.fromhex(output), int(ticks, 16), int(stack, 16)
+        words = line(back, "OUT")
+        if len(words) == 3:
+            raise ValueError("its answers carry no CRC: harness/ is of an earlier version, take its own verify.py.")
+        output, ticks, stack = bytes.fromhex(words[0]), int(words[1], 16), int(words[2], 16)
+        if zlib.crc32(payload + output + struct.pack("<QI", ticks, stack)) != int(words[3], 16):
+            raise ValueError("an answer's CRC does not agree with it: it or its input was damaged.")
+        yield output, ticks, stack
 
 
 def line(back: BinaryIO, wanted: str) -> "list[str]":

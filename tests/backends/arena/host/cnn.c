@@ -9,7 +9,6 @@
 
 #include "weights.h"
 
-volatile uint32_t cnn_time;
 static int32_t answer[OUTPUTS];
 
 __attribute__((constructor)) static void map_data_memory(void) {
