@@ -225,7 +225,7 @@ def _multiplied(graph: BatchGraph, node: NodeProto) -> list[NodeProto]:
     """Products of the last two axes; those before are aligned. One image may have rows of its own."""
     rank = max(len(graph.shapes[name]) for name in node.input)
     place = shared_place(graph, node, rank)
-    rows = place.axis == rank - 2 and node.input[1] in graph.editor.constants and len(graph.shapes[node.input[1]]) == 2
+    rows = place.axis == rank - 2 and node.input[1] not in graph.places and len(graph.shapes[node.input[1]]) == 2
     if min(len(graph.shapes[name]) for name in node.input) < 2 or not (place.axis < rank - 2 or rows):
         raise graph.refusal(node, "multiplies the images of a batch with each other")
     graph.places[node.output[0]] = place

@@ -118,12 +118,17 @@ class _Pairs:
         names, options = list(self.node.input), options_of(self.node)
         if options.pop("channels_last", 0):
             raise ToolchainError(f"{self.node.op_type}: channels last inside the file have no form here.")
+        least = 5 if kind == "Concat" else 6 if kind == "Gemm" else 3 * count + 1
+        if len(names) < least or (kind == "Concat" and len(names) % 3 != 2):
+            raise ToolchainError(
+                f"{self.node.op_type}: at least {least} inputs, with scales, are wanted, found {len(names)}."
+            )
         weighted = kind in ("Conv", "Gemm", "MatMul")
         if kind == "Concat":
             (scale, zero), parts = names[:2], [names[at : at + 3] for at in range(2, len(names), 3)]
         else:
             parts = [names[3 * at : 3 * at + 3] for at in range(count)]
-            scale, zero = (*names[7:9], "", "")[:2] if kind == "Gemm" else names[3 * count : 3 * count + 2]
+            scale, zero = (*(names[7:9] if kind == "Gemm" else names[3 * count : 3 * count + 2]), "", "")[:2]
         axis = 1 if kind == "MatMul" or (kind == "Gemm" and not options.get("transB", 0)) else 0
         read = [self._real(part, axis if weighted and at == 1 else None) for at, part in enumerate(parts)]
         bias = (names[6:7] if kind == "Gemm" else names[8:9] if kind == "Conv" else []) or [""]

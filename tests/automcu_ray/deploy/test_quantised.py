@@ -122,6 +122,20 @@ def test_onnxruntimes_forms_keep_their_scales_and_become_the_same_bits_in_c(
     assert {round(float(value), 9) for value in scales_of(deployed.onnx)} <= scales
 
 
+def test_a_linear_layer_may_be_a_product_and_a_sum_as_tf2onnx_writes_it(float_file: Path, tmp_path: Path) -> None:
+    file = by_onnxruntime(float_file, tmp_path, QuantFormat.QDQ, QuantType.QInt8)
+    model = onnx.load_from_string(file)
+    nodes = model.graph.node
+    (gemm,) = [node for node in nodes if node.op_type == "Gemm"]
+    (pair,) = [node for node in nodes if node.output[0] == gemm.input[1]]
+    (weights,) = [tensor for tensor in model.graph.initializer if tensor.name == pair.input[0]]
+    weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights).T.copy(), weights.name))
+    nodes.insert(list(nodes).index(gemm), helper.make_node("MatMul", gemm.input[:2], ["product"]))
+    gemm.CopyFrom(helper.make_node("Add", ["product", gemm.input[2]], gemm.output))
+    _, apart, _ = taken(model.SerializeToString())
+    assert apart <= 1
+
+
 def scales_of(model: bytes) -> list[float]:
     tensors = onnx.load_from_string(model).graph.initializer
     return [numpy_helper.to_array(t).item() for t in tensors if t.data_type == TensorProto.FLOAT and not t.dims]
