@@ -2,25 +2,34 @@
 
 The counts follow `backends/c_qemu/kernels`: four pixels at a time where the arena has room for that, else window by
 window; depthwise by copied rows. What one run of a part costs is fitted to measurements (`instruction_model`).
+A part is named "function: part"; " alone" follows where GCC specialises the function, since one
+operator alone calls it, or all that do have the same window.
 """
 
 from collections import Counter
+from math import prod
 
 from automcu_ray.networks.graph import Graph, Op
 from automcu_ray.problem.target import Core
+from automcu_ray.sizing import instruction_features_helium as helium
 from automcu_ray.sizing.footprint import steps
 from automcu_ray.sizing.peak_memory import best_order, live_sizes
-from automcu_ray.sizing.scratch import ALIGNMENT, is_depthwise, row_values
+from automcu_ray.sizing.scratch import ALIGNMENT, dsp_depthwise_bytes, is_depthwise, reads_apart, row_values
 
 _SCALAR: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus", "cortex-m3")
+_DSP: tuple[Core, ...] = ("cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f")
 _WINDOW_BY_WINDOW: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus")  # never four pixels at a time
 _STRIP = 4  # output rows that a depthwise convolution computes from one copy, where there is room
+_BY_WINDOW = ("narrow", "wide", "threes", "depthwise", "apart")  # functions whose loops go over a window
 _FREE = ("none", "relu", "relu6")  # activations that are folded into the rounding before them
 
 
 def features(graph: Graph, core: Core) -> list[Counter[str]]:
     """Return, for each operator of a graph at int8, how often each part of its kernel runs."""
-    made = steps(graph, "int8")
+    made = [
+        step._replace(scratch=_dsp_scratch(op)) if core in _DSP and _is_depthwise(op) else step
+        for step, op in zip(steps(graph, "int8"), graph.ops, strict=True)
+    ]
     order = best_order(made)
     live = dict(zip(order, live_sizes(made, order), strict=True))
     room = max(live.values())
@@ -30,64 +39,78 @@ def features(graph: Graph, core: Core) -> list[Counter[str]]:
             spare = room - live[at] + made[at].scratch
             found = _convolution(op, core, spare)
         else:
-            found = _plain(op)
+            found = _plain(op, core)
         if op.activation not in _FREE:
-            found[op.activation] += op.shape[0] * op.shape[1] * op.shape[2]
+            found[f"{op.activation}: values"] += op.shape[0] * op.shape[1] * op.shape[2]
         counts.append(found)
-    layers = sum(counts, Counter())
+    callers: dict[str, set[tuple[int, ...]]] = {}
+    for at, (op, found) in enumerate(zip(graph.ops, counts, strict=True)):
+        for function in {_function(name) for name in found}:
+            own = (op.kernel, op.stride, op.padding) if function in _BY_WINDOW else (at,)
+            callers.setdefault(function, set()).add(own)
     return [
-        Counter({name + " alone" if _alone(found, layers) else name: count for name, count in found.items() if count})
+        Counter({name + " alone" * (len(callers[_function(name)]) == 1): n for name, n in found.items() if n})
         for found in counts
     ]
 
 
-def _alone(found: Counter[str], layers: Counter[str]) -> bool:
-    """Whether an operator is the only one of its network with its kernel: the compiler knows its shape then."""
-    return any(name.endswith(" layers") and layers[name] == 1 for name in found)
+def _function(name: str) -> str:
+    return name.partition(":")[0]
 
 
-def _plain(op: Op) -> Counter[str]:
+def _is_depthwise(op: Op) -> bool:
+    return op.kind in ("conv", "norm") and is_depthwise(op.groups, op.in_shape, op.shape)
+
+
+def _plain(op: Op, core: Core) -> Counter[str]:
     channels, height, width = op.shape
     outputs, inputs = channels * height * width, op.in_shape[0] * op.in_shape[1] * op.in_shape[2]
     if op.kind == "linear":
-        return _dot_products("linear", 1, channels, inputs)
+        return _dot_products("linear", core, 1, channels, inputs)
     if op.kind in ("max_pool", "avg_pool"):
         values = outputs * op.kernel**2
         return Counter(
-            {f"{op.kind} layers": 1, f"{op.kind} rows": channels * height, f"{op.kind} values": values}
-            | {f"{op.kind} {min(op.kernel, 4)}x windows": outputs}
+            {f"{op.kind}: layers": 1, f"{op.kind}: rows": channels * height, f"{op.kind}: values": values}
+            | {f"{op.kind}: {min(op.kernel, 4)}x windows": outputs}
         )
     if op.kind == "global_pool":
-        return Counter({"global_pool layers": 1, "global_pool channels": channels, "global_pool values": inputs})
+        return Counter({"global_pool: layers": 1, "global_pool: channels": channels, "global_pool: values": inputs})
     if op.kind == "mul":
-        return Counter({"mul layers": 1, "mul channels": channels, "mul values": outputs})
-    return Counter({f"{op.kind} layers": 1, f"{op.kind} values": outputs})
+        return Counter({"mul: layers": 1, "mul: channels": channels, "mul: values": outputs})
+    return Counter({f"{op.kind}: layers": 1, f"{op.kind}: values": outputs})
 
 
 def _convolution(op: Op, core: Core, spare: int) -> Counter[str]:
     """Return the counts of a convolution for whose scratch there are `spare` bytes."""
     plane = op.shape[1] * op.shape[2]
     if op.groups == 1 and op.kernel == 1 and plane == op.in_shape[1] * op.in_shape[2] == 1:
-        return _dot_products("linear", 1, op.shape[0], op.in_shape[0])
-    if is_depthwise(op.groups, op.in_shape, op.shape):
-        return _depthwise(op, core, spare)
+        return _dot_products("linear", core, 1, op.shape[0], op.in_shape[0])
+    if _is_depthwise(op):
+        return _apart(op) if core in _DSP and _is_apart(op) else _depthwise(op, core, spare)
+    if core == "cortex-m55d" and plane > 2 and (wide := helium.convolution(op, spare)):
+        return wide
     depth = op.in_shape[0] // op.groups * op.kernel**2
     padded = depth if core in _SCALAR else _up(depth, 4)
     each = 4 if core in _SCALAR else 8
-    if core not in _WINDOW_BY_WINDOW and plane > 2 and each * padded + ALIGNMENT - 1 <= spare:
+    if core not in _WINDOW_BY_WINDOW and core != "cortex-m55d" and plane > 2 and each * padded + ALIGNMENT - 1 <= spare:
         return _wide(op, core, padded)
     pixels = op.groups * plane
-    copied = _window_counts("copied", pixels, op)
-    return Counter({"narrow layers": 1} | copied) + _dot_products("narrow", pixels, op.shape[0] // op.groups, depth)
+    copied = Counter(_window_counts("narrow", pixels, op))
+    return copied + _dot_products("narrow", core, pixels, op.shape[0] // op.groups, depth)
 
 
-def _dot_products(name: str, times: int, outputs: int, inputs: int) -> Counter[str]:
+def _dot_products(caller: str, core: Core, times: int, outputs: int, inputs: int) -> Counter[str]:
     """Return the counts of a vector by a matrix, four rows of it at a time; what is left of rows and inputs apart."""
+    if core == "cortex-m55d":
+        return helium.dot_products(caller, times, outputs, inputs)
     together, alone, whole = outputs // 4, outputs % 4, inputs // 4
     return Counter(
-        {f"{name} vectors": times, f"{name} outputs": times * outputs, f"{name} fours": times * together}
-        | {f"{name} fours by four": times * together * whole, f"{name} rows by four": times * alone * whole}
-        | {f"{name} ends": times * outputs * (inputs % 4 > 0), f"{name} values": times * outputs * inputs}
+        {f"{caller}: layers": 1, "products: vectors": times, "products: outputs": times * outputs}
+        | {"products: fours": times * together, "products: rows": times * alone}
+        | {"products: fours by four": times * together * whole, "products: rows by four": times * alone * whole}
+        | {"products: ends of fours": times * together * (inputs % 4), "products: ends": times * alone * (inputs % 4)}
+        | {"products: ragged fours": times * together * (inputs % 4 > 0)}
+        | {"products: ragged rows": times * alone * (inputs % 4 > 0)}
     )
 
 
@@ -96,56 +119,107 @@ def _wide(op: Op, core: Core, depth: int) -> Counter[str]:
     channels, (_, height, width), (_, in_height, in_width) = op.shape[0] // op.groups, op.shape, op.in_shape
     if op.kernel == op.stride == 1 and op.padding == 0:
         height, width, in_width = 1, height * width, in_height * in_width
-    even = channels if core == "cortex-m55d" else _up(channels, 2)
+    even = _up(channels, 2)
     values = op.in_shape[0] // op.groups * op.kernel**2
     in_rows, alone = height * -(-width // 4), -(-height * width // 4)
     by_rows = op.stride <= 2 and in_width >= 4 and in_rows * (12 + 4 * even) <= 8 * height * width + alone * 4 * even
     blocks = op.groups * (in_rows if by_rows else alone)
     full = op.groups * (height * (width // 4) if by_rows else height * width // 4)
-    counts = Counter(
-        {"wide layers": 1, "wide blocks": blocks, "wide channels": blocks * even, "products": blocks * even * depth}
-        | {"unpacked words": blocks * depth, "stores": full * channels, "ragged stores": (blocks - full) * channels}
+    in_threes = core in _DSP and by_rows and op.kernel == 3
+    name = "threes" if in_threes else "wide"
+    counts = Counter({f"{name}: layers": 1, f"{name}: blocks": blocks})
+    counts += Counter(
+        {"multiply: blocks": blocks, "multiply: channels": blocks * even, "multiply: products": blocks * even * depth}
+        | {"multiply: stores": full * channels, "multiply: ragged stores": (blocks - full) * channels}
+        | {"multiply: ragged values": (op.groups * height * width - 4 * full) * channels}
     )
-    counts["ragged values"] = (op.groups * height * width - 4 * full) * channels
     if not by_rows:
         pixels = op.groups * height * width
-        return counts + Counter(_window_counts("packed", pixels, op))
+        return counts + Counter(_window_counts("wide", pixels, op))
     starts = [4 * at * op.stride - op.padding for at in range(-(-width // 4))]
     ends = op.kernel - 1 + 4 * op.stride
     inside = op.groups * height * sum(start >= 0 and start + ends <= in_width for start in starts)
     step = "single" if op.kernel == op.stride == 1 else f"stride {op.stride}"
+    if in_threes:
+        outside = values // 3 * (blocks - inside)
+        return counts + Counter(
+            {f"threes: {step} rows": inside * values // 3, f"threes: {step} rows at edges": outside}
+            | {f"threes: {step} blocks at edges": blocks - inside, "threes: planes": blocks * values // 9}
+        )
     return counts + Counter(
-        {f"{step} words": inside * values, f"{step} words at edges": (blocks - inside) * values}
-        | {f"{step} rows": blocks * values // op.kernel, f"{step} planes": blocks * values // op.kernel**2}
+        {f"wide: {step} words": inside * values, f"wide: {step} words at edges": (blocks - inside) * values}
+        | {f"wide: {step} rows": blocks * values // op.kernel, f"wide: {step} planes": blocks * values // op.kernel**2}
+        | {"wide: unpacked words": blocks * depth}
     )
 
 
-def _window_counts(name: str, pixels: int, op: Op) -> dict[str, int]:
+def _window_counts(function: str, pixels: int, op: Op) -> dict[str, int]:
     """Return how often the loops over a window's values run, for so many pixels."""
     planes = pixels * op.in_shape[0] // op.groups
-    name = f"{name} {op.kernel}x{op.kernel}"
-    return {f"{name} pixels": pixels, f"{name} values": planes * op.kernel**2}
+    inside, name = op.in_shape[0] * prod(_inside(op)), f"{function}: {'1x1' if op.kernel == 1 else 'larger'}"
+    return (
+        {f"{name} pixels": pixels, f"{name} planes": planes, f"{name} rows": planes * op.kernel}
+        | {f"{name} values": planes * op.kernel**2, f"{name} values inside": inside}
+    )  # fmt: skip
+
+
+def _inside(op: Op) -> tuple[int, ...]:
+    """Return how many taps of all windows meet the image, along each axis."""
+    return tuple(
+        sum(0 <= at * op.stride - op.padding + tap < size for at in range(count) for tap in range(op.kernel))
+        for count, size in zip(op.shape[1:], op.in_shape[1:], strict=True)
+    )
+
+
+def _is_apart(op: Op) -> bool:
+    return reads_apart((op.kernel, op.kernel), op.stride, op.in_shape)
+
+
+def _dsp_scratch(op: Op) -> int:
+    return dsp_depthwise_bytes(op.groups, op.in_shape, op.shape, (op.kernel, op.kernel), op.stride, op.padding)
+
+
+def _apart(op: Op) -> Counter[str]:
+    """Return the counts of a depthwise convolution whose rows are read as they lie, at every second column."""
+    (channels, height, width), in_width = op.shape, op.in_shape[2]
+    starts = [8 * at - op.padding for at in range(-(-width // 4))]
+    rows, inside = channels * height, sum(start >= 0 and start + 9 <= in_width for start in starts)
+    padded = sum(start == -1 and in_width >= 8 for start in starts)
+    return Counter(
+        {"apart: layers": 1, "apart: channels": channels, "apart: rows": rows, "apart: blocks": rows * inside}
+        | {"apart: padded blocks": rows * padded, "apart: pieces": rows * (len(starts) - inside - padded)}
+        | {"apart: ragged values": rows * (width % 4)}
+    )
 
 
 def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
+    """Return the counts of a depthwise convolution that copies rows first."""
     (channels, height, width), reach = op.shape, op.kernel - 1
     step = row_values(op.in_shape, op.shape, op.stride, op.padding, reach)
-    is_dsp = core not in _SCALAR and core != "cortex-m55d"  # copies each row once, into a ring
+    is_dsp = core in _DSP  # copies each row once, into a ring
     strip = 1 if is_dsp else min(_STRIP, height)
     if ((strip - 1) * op.stride + op.kernel) * step + ALIGNMENT - 1 > spare:
         strip = 1
     strips, outputs = -(-height // strip), channels // op.groups
     rows = op.groups * ((height - strips) * op.stride + strips * op.kernel)
     times = op.groups if outputs == 1 else op.groups * (1 + strips * outputs)
+    cells, inside = rows * step, 0
     if is_dsp:
-        rows, times = op.groups * ((height - 1) * min(op.stride, op.kernel) + op.kernel), channels
+        first, last = -op.padding, (height - 1) * op.stride - op.padding + reach
+        rows = op.groups * ((height - 1) * min(op.stride, op.kernel) + op.kernel)
+        inside = min(rows, op.groups * (min(last, op.in_shape[1] - 1) - max(first, 0) + 1))
+        times, cells = channels, inside * op.in_shape[2]
+    if core == "cortex-m55d":
+        return helium.depthwise(op, strips, rows, step, times)
     full, blocks = channels * height * (width // 4), channels * height * -(-width // 4)
     window = f"{op.kernel}x{op.kernel}" + f" by {op.stride}" * (op.kernel == 3 and op.stride <= 2)  # of their own
+    window += f" by {op.stride}" * (is_dsp and op.kernel == 5)
     return Counter(
-        {"depthwise layers": 1, "depthwise strips": op.groups * strips, "depthwise taps": times * op.kernel**2}
-        | {"depthwise channels": times, "depthwise rows": rows, "depthwise cells": rows * step}
-        | {"depthwise output rows": channels * height, f"depthwise {window} blocks": blocks}
-        | {"depthwise ragged blocks": blocks - full, "depthwise ragged values": channels * height * (width % 4)}
+        {"depthwise: layers": 1, "depthwise: strips": op.groups * strips, "depthwise: taps": times * op.kernel**2}
+        | {"depthwise: channels": times, "depthwise: rows": rows, "depthwise: cells": cells}
+        | {"depthwise: rows inside": inside, "depthwise: odd cells": cells * (op.padding & 1) * is_dsp}
+        | {"depthwise: output rows": channels * height, f"depthwise: {window} blocks": blocks}
+        | {"depthwise: ragged blocks": blocks - full, "depthwise: ragged values": channels * height * (width % 4)}
     )
 
 

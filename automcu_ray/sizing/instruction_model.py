@@ -70,7 +70,8 @@ def shipped(core: Core) -> InstructionModel:
 def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Core) -> InstructionModel:
     """Return the model that fits the instructions of each operator of these graphs; no cost is negative.
 
-    An error counts as a share of its whole network's instructions.
+    An error counts as a share of its whole network's instructions. What a function costs where it is specialised, and
+    no such network is among these, is taken to be its usual cost, and the other way round.
     """
     from scipy.optimize import nnls
 
@@ -87,4 +88,9 @@ def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Co
     share = np.array(weights)
     solved, _ = nnls(matrix / scale * share[:, None], np.array(wanted) * share)
     costs = dict(zip(names, (solved / scale).tolist(), strict=True))
+    costs = {_twin(name): cost for name, cost in costs.items()} | costs
     return InstructionModel(core=core, costs={name: float(f"{cost:.5g}") for name, cost in costs.items() if cost})
+
+
+def _twin(name: str) -> str:
+    return name.removesuffix(" alone") if name.endswith(" alone") else f"{name} alone"

@@ -42,3 +42,34 @@ def scratch_bytes(
         row = row_values(read, written, stride, pad, across)
         return (down + 1) * row + ALIGNMENT - 1
     return depth + ALIGNMENT - 1
+
+
+def reads_apart(kernel: tuple[int, int], stride: int, read: Shape, dilation: tuple[int, int] = (1, 1)) -> bool:
+    """Whether cores with DSP read the rows of a depthwise convolution as they lie: 3x3, at every second column."""
+    return kernel == (3, 3) and dilation == (1, 1) and stride == 2 and read[2] >= 4
+
+
+def ring_words(kernel: int, stride: int, dilation: int = 1) -> int:
+    """Return the words that hold one row of taps on cores with DSP, two in each; five taps lie twice."""
+    return 4 if kernel == 5 and dilation == stride == 1 else -(-((kernel - 1) * dilation + 1) // 2)
+
+
+def dsp_depthwise_bytes(
+    groups: int,
+    read: Shape,
+    written: Shape,
+    kernel: tuple[int, int],
+    stride: int,
+    pad: int,
+    dilation: tuple[int, int] = (1, 1),
+) -> int:
+    """Return what a depthwise convolution takes on cores with DSP; arguments as for `scratch_bytes`.
+
+    Never less than that, which is a bound for all cores.
+    """
+    if reads_apart(kernel, stride, read, dilation):  # taps in six words, pieces of three rows, a row of padding
+        least = scratch_bytes(groups, read, written, kernel, stride, pad, dilation)
+        return max(24 + 36 + read[2] + ALIGNMENT - 1, least)
+    down, across = ((size - 1) * gap for size, gap in zip(kernel, dilation, strict=True))
+    taps = written[0] // groups * kernel[0] * ring_words(kernel[1], stride, dilation[1])
+    return 4 * taps + 2 * (down + 1) * row_values(read, written, stride, pad, across) + ALIGNMENT - 1

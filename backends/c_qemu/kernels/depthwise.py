@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from automcu_ray.sizing.scratch import ALIGNMENT, row_values
+from automcu_ray.networks.graph import Shape
+from automcu_ray.sizing.scratch import ALIGNMENT, dsp_depthwise_bytes, reads_apart, row_values
 from backends.c_qemu.kernels.layer import Field
 from backends.c_qemu.kernels.window import Quantised, Window
 
@@ -17,22 +18,24 @@ def strips(window: Window, quantised: Quantised, strip: int) -> tuple[dict[str, 
 
 def ring(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:
     """Return the fields and scratch where each row is copied once, into a ring of 16-bit values."""
-    row_step, rows = _row_step(window), window.reach[0] + 1
-    fields = _by_channel(window, quantised) | {"weights_step": rows * row_step, "row_step": row_step}
-    is_five_wide = window.kernel[1] == window.reach[1] + 1 == 5 and window.stride[1] == 1
-    words = 4 if is_five_wide else -(-(window.reach[1] + 1) // 2)
-    taps = window.written[0] // window.groups * window.kernel[0] * words
-    return fields, 4 * taps + 2 * rows * row_step + ALIGNMENT - 1
+    row_step = _row_step(window)
+    cells = {"weights_step": (window.reach[0] + 1) * row_step, "row_step": row_step}
+    return _by_channel(window, quantised) | cells, dsp_depthwise_bytes(*_sizes(window))
 
 
 def is_apart(window: Window) -> bool:
-    """Whether a depthwise window is three by three, read where it lies, two columns from neighbour to neighbour."""
-    return window.kernel == (3, 3) and window.reach == (2, 2) and window.stride[1] == 2 and window.read[2] >= 4
+    """Whether rows are read as they lie, two columns from neighbour to neighbour."""
+    return reads_apart(window.kernel, window.stride[1], window.read, window.dilation)
 
 
 def apart(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:
-    """Return the fields and scratch: taps in six words, pieces of three rows, a row of padding."""
-    return _by_channel(window, quantised), 24 + 36 + window.read[2] + ALIGNMENT - 1
+    """Return the fields and scratch where rows are read as they lie."""
+    return _by_channel(window, quantised), dsp_depthwise_bytes(*_sizes(window))
+
+
+def _sizes(window: Window) -> tuple[int, Shape, Shape, tuple[int, int], int, int, tuple[int, int]]:
+    read = window.groups, window.read, window.written, window.kernel
+    return *read, window.stride[1], window.pad[1], window.dilation
 
 
 def _row_step(window: Window) -> int:

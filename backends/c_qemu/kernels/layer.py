@@ -62,7 +62,7 @@ class Layer:
         )
 
     @property
-    def is_wide(self) -> bool:
-        """Whether the shortcuts of rounding do not hold: scales of 1/4 or more, or tiny, or sums beyond 2^22."""
+    def has_wide_scales(self) -> bool:
+        """Whether the shortcut of rounding in integers does not hold: scales of 1/4 or more, or tiny."""
         used = self.scales[self.scales != 0]
-        return bool(self.bound >= 1 << 22 or (used >= 0.25).any() or (used < 2.0**-30).any())
+        return bool((used >= 0.25).any() or (used < 2.0**-30).any())

@@ -43,6 +43,7 @@ _FOR_ALL = ("sigmoid", "tanh")  # tables that are the same in all layers
 _ESCAPES = [f"\\{byte:03o}" for byte in range(256)]
 _ROW = 30  # bytes a source line
 LONGEST = (1 << 15) - 512  # what a scaled sum may be for rounding in 16 bits, a zero point added
+HUGE = 1 << 22  # ... for rounding by adding a float whose last bit is worth 1
 
 
 def print_c(
@@ -68,8 +69,10 @@ def print_c(
         states: that are kept from step to step, where the network is one step: `one_step` in place of net(); else 0.
     """
     needed = ["common.c", "requantise.c", *_kernel_files(layers, variant)]
-    texts = ["#define NET_WIDE_SCALES"] if any(layer.is_wide for layer in layers) else []
-    texts += ["#define NET_LONG_SUMS"] if any(layer.bound >= LONGEST for layer in layers) else []
+    texts = ["#define NET_WIDE_SCALES"] if any(layer.has_wide_scales for layer in layers) else []
+    longest = max((layer.bound for layer in layers), default=0.0)
+    texts += ["#define NET_LONG_SUMS"] if longest >= LONGEST else []
+    texts += ["#define NET_HUGE_SUMS"] if longest >= HUGE else []
     texts += ["#define NET_SMALL"] if small else []
     texts += [f"#define NET_STATES {states}"] if states else []
     texts += [(SOURCES / name).read_text() for name in needed]

@@ -26,17 +26,28 @@ def test_four_pixels_at_a_time_where_the_arena_has_room_and_windows_where_it_has
     # Live at the first: 16 * 64 values; at the second 24 * 64 more, and 144 + 3 of scratch. Packing four pixels takes
     # 8 * 28 + 3 (3 * 9 = 27 values, padded to a multiple of 4) and 8 * 144 + 3: the first has room for it.
     first, second, pool = features(graph(16, 24), "cortex-m4f")
-    assert first["products alone"] == 16 * 16 * 28  # 8 rows of two blocks of four
-    assert first["stores alone"] == 16 * 16 and not first["ragged stores alone"]
-    assert second["narrow fours by four alone"] == 64 * 6 * 36
-    assert second["copied 3x3 values alone"] == 64 * 144
-    assert pool["global_pool values alone"] == 24 * 64
+    assert first["multiply: products alone"] == 16 * 16 * 28  # 8 rows of two blocks of four
+    assert first["multiply: stores alone"] == 16 * 16 and not first["multiply: ragged stores alone"]
+    assert first["threes: stride 1 rows at edges alone"] == 16 * 9  # each block reaches beyond a row of eight
+    assert second["products: fours by four alone"] == 64 * 6 * 36
+    assert second["narrow: larger values alone"] == 64 * 144
+    assert second["narrow: larger values inside alone"] == 16 * 22 * 22  # two of 24 are outside, down and across
+    assert pool["global_pool: values alone"] == 24 * 64
 
 
-def test_two_layers_share_a_kernel_that_knows_no_shape() -> None:
+def test_two_layers_of_one_window_share_a_function_that_knows_it_and_one_that_does_not() -> None:
     _, one, two, _ = features(graph(16, 24, 24), "cortex-m4f")
-    assert one["narrow layers"] == two["narrow layers"] == 1
-    assert not any(name.endswith("alone") for name in (*one, *two))
+    assert one["narrow: layers alone"] == two["narrow: layers alone"] == 1
+    assert one["products: vectors"] == two["products: vectors"] == 64
+
+
+def test_a_depthwise_layer_of_stride_two_reads_its_rows_where_they_lie() -> None:
+    builder = GraphBuilder((3, 8, 34))
+    builder.conv("conv", -1, 3, 3, stride=2, groups=3)
+    found = features(Graph((3, 8, 34), tuple(builder.ops)), "cortex-m33f")[0]
+    # 17 outputs: five blocks from columns -1, 7, 15, 23 and 31, the last one cut; 23 + 9 values are inside 34
+    counts = {"padded blocks": 12, "blocks": 36, "pieces": 12, "ragged values": 12, "rows": 12}
+    assert {name: found[f"apart: {name} alone"] for name in counts} == counts
 
 
 def test_every_target_has_a_model_and_a_wider_network_costs_more(digits_task: Task) -> None:

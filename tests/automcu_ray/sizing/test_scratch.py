@@ -3,7 +3,7 @@
 import pytest
 
 from automcu_ray.networks.graph import Shape
-from automcu_ray.sizing.scratch import scratch_bytes
+from automcu_ray.sizing.scratch import dsp_depthwise_bytes, scratch_bytes
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,17 @@ def test_scratch_is_a_window_or_its_rows(
 ) -> None:
     pad = kernel // 2
     assert scratch_bytes(groups, read, written, (kernel, kernel), stride, pad) == wanted
+
+
+@pytest.mark.parametrize(
+    ("width", "kernel", "stride", "wanted"),
+    [
+        (8, 3, 1, 4 * 3 * 2 + 2 * 3 * 12 + 3),  # two words of taps a row, three rows of 16 bits
+        (8, 5, 1, 4 * 5 * 4 + 2 * 5 * 14 + 3),
+        (16, 3, 2, 24 + 36 + 16 + 3),  # taps, three pieces of twelve bytes, a row of padding
+        (96, 3, 2, 3 * 98 + 3),  # would take less, but no core is said to
+    ],
+)
+def test_cores_with_dsp_hold_rows_of_16_bits_or_none(width: int, kernel: int, stride: int, wanted: int) -> None:
+    read, written = (16, width, width), (16, width // stride, width // stride)
+    assert dsp_depthwise_bytes(16, read, written, (kernel, kernel), stride, kernel // 2) == wanted

@@ -95,16 +95,30 @@ def test_rows_of_padding_stay_padding_with_helium(qemu: None, tmp_path: Path) ->
     assert np.array_equal(found.outputs, made.run(images))
 
 
-def test_integers_round_as_float32_does(host_gcc: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("defined", "lowest", "highest"), [("NET", -30, -2), ("NET_WIDE_SCALES", -40, 3)])
+def test_integers_round_as_float32_does(
+    defined: str, lowest: int, highest: int, host_gcc: None, tmp_path: Path
+) -> None:
     parts = [(SOURCES / name).read_text() for name in ("common.c", "requantise.c")]
     body = "for (int i = 0; i < n; i++) y[i] = saturate(requantise(x[i], factor_of(s[i])) + zero_point(0));"
     text = "\n".join([*parts, f"void all(const int32_t *x, const float *s, int8_t *y, int n) {{ {body} }}"])
     (tmp_path / "round.c").write_text(text)
-    argv = ["gcc", "-O2", "-shared", "-fPIC", "-DNET_INTEGER_ROUNDING", "round.c", "-o", "round.so", "-lm"]
+    argv = [
+        "gcc",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-DNET_INTEGER_ROUNDING",
+        f"-D{defined}",
+        "round.c",
+        "-o",
+        "round.so",
+        "-lm",
+    ]
     subprocess.run(argv, cwd=tmp_path, check=True)
     rng, count = np.random.default_rng(0), 1_000_000
-    scales = np.exp(rng.uniform(np.log(2.0**-30), np.log(0.24), count)).astype(np.float32)
-    scales[::3] = 2.0 ** rng.integers(-30, -2, len(scales[::3]))  # whose ties are exact
+    scales = np.exp(rng.uniform(np.log(2.0**lowest), np.log(0.96 * 2.0**highest), count)).astype(np.float32)
+    scales[::3] = 2.0 ** rng.integers(lowest, highest, len(scales[::3]))  # whose ties are exact
     sums = np.clip(rng.normal(0, 90, count) / scales, -(2**31), 2**31 - 1).astype(np.int32)
     ties = np.rint((rng.integers(-128, 128, len(sums[::2])) + 0.5) / scales[::2].astype(np.float64))
     sums[::2] = np.clip(ties, -(2**31), 2**31 - 1)

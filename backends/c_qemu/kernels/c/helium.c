@@ -6,7 +6,7 @@ typedef int8_t packed; /* [depth / 16][4 pixels][16] */
 #define BEFORE_SOME_LANES __asm__ volatile("" ::: "memory")
 INLINE int32x4_t rounded_four(int32x4_t sums, float32x4_t scales, int32_t zero) {
     float32x4_t values = vmulq_f32(vcvtq_f32_s32(sums), scales);
-#if defined(NET_WIDE_SCALES)
+#if defined(NET_HUGE_SUMS)
     values = vmaxnmq_f32(vminnmq_f32(values, vdupq_n_f32(1000.0f)), vdupq_n_f32(-1000.0f));
 #endif
     const int32x4_t made = vaddq_n_s32(vcvtnq_s32_f32(values), zero);

@@ -90,7 +90,10 @@ INLINE factor factor_of(float scale) {
 /* The product's high word decides, unless it lies next to a tie, where float's two roundings may differ from it: the
    sum's and the product's are at most 2^-24 each, of values below 256. */
 INLINE int32_t requantise(int32_t sum, factor by) {
-#if !defined(NET_WIDE_SCALES) && !defined(NET_SMALL)
+#if !defined(NET_SMALL)
+#if defined(NET_WIDE_SCALES) /* some layer's scales are outside [2^-30, 1/4) */
+    if ((unsigned)(by.shift - 1) >= 28u) return round_exactly(sum, by.bits);
+#endif
     const int64_t product = (int64_t)sum * by.significand;
     const int32_t high = (int32_t)(product >> 32);
     const uint32_t fraction = (uint32_t)high << (32 - by.shift) | (uint32_t)product >> by.shift;
@@ -120,7 +123,7 @@ INLINE int32_t rounded_float(float value) {
 }
 INLINE int32_t requantise(int32_t sum, factor by) {
     float value = (float)sum * by;
-#if defined(NET_WIDE_SCALES)
+#if defined(NET_HUGE_SUMS)
     value = value < -1000.0f ? -1000.0f : value > 1000.0f ? 1000.0f : value;
 #endif
     return bits_of_rounded(value);
@@ -132,20 +135,33 @@ INLINE int32_t zero_point(int32_t zero) {
     __asm__("" : "+r"(zero));
     return zero;
 }
-#if defined(__ARM_FEATURE_DSP) && !defined(NET_LONG_SUMS) && !defined(NET_SMALL)
-/* Four sums, scaled below 2^15: rounded, clamped in halves, as the bytes of a word. */
+#if defined(__ARM_FEATURE_DSP) && !defined(NET_SMALL)
+#if defined(NET_LONG_SUMS)
+/* Four sums, scaled to whatever: converted and clamped one by one. */
+#define ROUND_FOUR \
+    "vcvtr.s32.f32 s0, s0\n vcvtr.s32.f32 s1, s1\n vcvtr.s32.f32 s2, s2\n vcvtr.s32.f32 s3, s3\n" \
+    "vmov %[a], %[b], s0, s1\n vmov %[c], %[d], s2, s3\n" \
+    "qadd %[a], %[a], %[zeros]\n qadd %[b], %[b], %[zeros]\n qadd %[c], %[c], %[zeros]\n qadd %[d], %[d], %[zeros]\n" \
+    "ssat %[a], #8, %[a]\n ssat %[b], #8, %[b]\n ssat %[c], #8, %[c]\n ssat %[d], #8, %[d]\n" \
+    "bfi %[a], %[b], #8, #8\n bfi %[c], %[d], #8, #8\n pkhbt %[a], %[a], %[c], lsl #16"
+#else
+/* Four sums, scaled below 2^15: rounded near 3 * 2^22, clamped in halves. */
+#define ROUND_FOUR \
+    "vadd.f32 s0, s0, %[whole]\n vadd.f32 s1, s1, %[whole]\n" \
+    "vadd.f32 s2, s2, %[whole]\n vadd.f32 s3, s3, %[whole]\n" \
+    "vmov %[a], %[b], s0, s1\n vmov %[c], %[d], s2, s3\n" \
+    "pkhbt %[a], %[a], %[c], lsl #16\n pkhbt %[b], %[b], %[d], lsl #16\n" \
+    "qadd16 %[a], %[a], %[zeros]\n qadd16 %[b], %[b], %[zeros]\n usat16 %[a], #8, %[a]\n usat16 %[b], #8, %[b]\n" \
+    "orr %[a], %[a], %[b], lsl #8\n eor %[a], %[a], #0x80808080"
+#endif
+/* Four sums as the bytes of a word. */
 INLINE uint32_t four_bytes(int32_t a, int32_t b, int32_t c, int32_t d, float scale_a, float scale_b, float scale_c,
                            float scale_d, int32_t zeros) {
     __asm__("vmov s0, s1, %[a], %[b]\n vmov s2, s3, %[c], %[d]\n"
             "vcvt.f32.s32 s0, s0\n vcvt.f32.s32 s1, s1\n vcvt.f32.s32 s2, s2\n vcvt.f32.s32 s3, s3\n"
             "vmul.f32 s0, s0, %[scale_a]\n vmul.f32 s1, s1, %[scale_b]\n"
             "vmul.f32 s2, s2, %[scale_c]\n vmul.f32 s3, s3, %[scale_d]\n"
-            "vadd.f32 s0, s0, %[whole]\n vadd.f32 s1, s1, %[whole]\n"
-            "vadd.f32 s2, s2, %[whole]\n vadd.f32 s3, s3, %[whole]\n"
-            "vmov %[a], %[b], s0, s1\n vmov %[c], %[d], s2, s3\n"
-            "pkhbt %[a], %[a], %[c], lsl #16\n pkhbt %[b], %[b], %[d], lsl #16\n"
-            "qadd16 %[a], %[a], %[zeros]\n qadd16 %[b], %[b], %[zeros]\n usat16 %[a], #8, %[a]\n usat16 %[b], #8, %[b]\n"
-            "orr %[a], %[a], %[b], lsl #8\n eor %[a], %[a], #0x80808080"
+            ROUND_FOUR
             : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [d] "+r"(d)
             : [scale_a] "t"(scale_a), [scale_b] "t"(scale_b), [scale_c] "t"(scale_c), [scale_d] "t"(scale_d),
               [whole] "t"(12582912.0f), [zeros] "r"(zeros)
@@ -153,9 +169,11 @@ INLINE uint32_t four_bytes(int32_t a, int32_t b, int32_t c, int32_t d, float sca
     return (uint32_t)a;
 }
 #define FOUR_BYTES
-/* What `store` adds: the zero point from -128 on, in both halves. */
+/* What `store` adds: where it works in halves, the zero point from -128 on, in both. */
 INLINE int32_t zero_to_store(int32_t zero) {
+#if !defined(NET_LONG_SUMS)
     zero = (zero + 128) * 0x10001;
+#endif
     __asm__("" : "+r"(zero));
     return zero;
 }
