@@ -53,18 +53,21 @@ def known(request: Request) -> set[str]:
 @pytest.mark.parametrize("form", FORMS)
 def test_no_two_requests_are_equal_and_each_conversation_knows_something_new(task: Task, form: str) -> None:
     make, options = FORMS[form]
-    engine = Listening()
-    searcher = make(task, engine=engine, fill=CAPACITY, **options)  # type: ignore[call-arg]
-    searcher.gate, searcher.budget.trained = LinkerLike(task), 10
-    drive(searcher, 30)
-    assert searcher.trained == 10
-    assert len({request.messages for request in engine.asked}) == len(engine.asked)
-    first = {request.talk: request for request in reversed(engine.asked) if request.role != "repair"}
-    seen: set[str] = set()
-    for talk in sorted(first):
-        assert talk == 1 or known(first[talk]) - seen
-        seen |= known(first[talk])
-    assert searcher.spent.tokens <= (12_000 if form == "two roles" else 3_000)
+    tokens = 0
+    for number in range(3):  # a rule that errs needs one request more now and then
+        engine = Listening()
+        searcher = make(task, engine=engine, seed=number, fill=CAPACITY, **options)  # type: ignore[call-arg]
+        searcher.gate, searcher.budget.trained = LinkerLike(task), 10
+        drive(searcher, 30)
+        assert searcher.trained == 10
+        assert len({request.messages for request in engine.asked}) == len(engine.asked)
+        first = {request.talk: request for request in reversed(engine.asked) if request.role != "repair"}
+        seen: set[str] = set()
+        for talk in sorted(first):
+            assert talk == 1 or known(first[talk]) - seen
+            seen |= known(first[talk])
+        tokens += searcher.spent.tokens
+    assert tokens / 3 <= (12_000 if form == "two roles" else 3_000)
 
 
 def test_candidates_under_way_are_shown_as_such(task: Task) -> None:
