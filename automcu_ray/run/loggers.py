@@ -24,7 +24,9 @@ def require(names: Sequence[str]) -> None:
     for name in names:
         package = _LOGGERS[name][0]
         if importlib.util.find_spec(package) is None:
-            raise ToolMissingError(f"logger {name!r} needs the Python package {package}: pip install {package}.")
+            raise ToolMissingError(
+                f"logger {name!r} needs the Python package {package}: pip install 'automcu-ray[{name}]'."
+            )
 
 
 def callbacks(names: Sequence[str]) -> list[Any]:

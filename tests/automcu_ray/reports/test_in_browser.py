@@ -24,7 +24,7 @@ from tests.automcu_ray.records.test_events import network_manifest
 from tests.automcu_ray.reports.test_memory_figure import ARENA
 from tests.automcu_ray.reports.test_run_report import CONFIG, TASK, finish, over, refused, repository, trained
 
-playwright = pytest.importorskip("playwright.sync_api", reason="wants Playwright: pip install playwright")
+playwright = pytest.importorskip("playwright.sync_api", reason="wants Playwright: pip install 'automcu-ray[browser]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="wants Chromium")]
 LOOK = """() => {

@@ -86,7 +86,7 @@ def test_trials_are_logged_as_tensorboard_reads_them(tmp_path: Path) -> None:
 
 def test_a_logger_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Exception, match="logger 'wandb' needs the Python package wandb: pip install wandb"):
+    with pytest.raises(Exception, match=r"needs the Python package wandb: pip install 'automcu-ray\[wandb\]'"):
         task(settings={"loggers": ["wandb"]})
 
 
