@@ -28,7 +28,7 @@ from backends.instruments.trace import PowerTrace
 from backends.programs import Completed
 from backends.stedgeai.backend import OUTPUT, StEdgeAiBackend
 from tests.backends.arena.desk import HOST, Desk
-from trainables.arena.recording import over_ceilings
+from trainables.arena.recording import objective, over_ceilings
 from trainables.arena.workload import Workload, prepare, write_seed
 from trainables.firmware import examine
 
@@ -128,6 +128,7 @@ def test_max78000_energy_from_the_projects_files_to_the_trace_of_its_current(
     assert found.objective is not None and found.figures.seconds is not None
     assert found.objective == pytest.approx(AMPERES * VOLTS * found.figures.seconds / 5, rel=0.1)
     assert found.figures.seconds > 4 * 0.05  # the idle times are in it
+    assert objective(task_of("max78000_peak"), found.figures) == AMPERES  # the same run by another objective
     log = next((tmp_path / "one").rglob("build.log")).read_text().splitlines()
     assert log == ["--no-builtin-rules", "--no-print-directory", "--jobs=2", "TARGET=MAX78000", "BOARD=EvKit_V1",
                    f"MAXIM_PATH={tmp_path / 'sdk'}"]  # fmt: skip
@@ -178,7 +179,8 @@ def test_max78000_compress_from_network_yaml_to_the_share_of_images_that_its_boa
     assert not found.valid and found.checks[-1].name == "behaviour" and "0.3" in found.checks[-1].detail
 
     wide = "{type: conv, out_channels: 256}"
-    layers = f"backbone: [{{type: conv, out_channels: 64}}, {{type: max_pool}}, {wide}, {wide}]"
+    halved = "{type: conv, out_channels: 32}, {type: max_pool}"
+    layers = f"backbone: [{halved}, {halved}, {wide}, {wide}]"
     text = f"network: {{{layers}}}\ntraining: {training.replace('6', '1')}\n"
     (tmp_path / "artifact" / "network.yaml").write_text(text)
     found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "three")
@@ -187,8 +189,9 @@ def test_max78000_compress_from_network_yaml_to_the_share_of_images_that_its_boa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sandbox")
-def test_esp32s3_contact_from_sdkconfig_to_the_heat_of_its_run(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "clients", "sample_hz"), [("esp32s3_contact", 80, 200), ("esp32s3_room", 150, 0)])
+def test_esp32s3_from_sdkconfig_to_the_heat_of_its_run(
+    name: str, clients: int, sample_hz: int, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "idf").mkdir()
     monkeypatch.setenv("IDF_TOOLS_PATH", str(desk.bin.parent))
@@ -202,7 +205,7 @@ def test_esp32s3_contact_from_sdkconfig_to_the_heat_of_its_run(
             os.write(host, f"T {30 + min(number, 5)}.0\n".encode())
 
     warmth = threading.Thread(target=feel, daemon=True)
-    task = task_of("esp32s3_contact", f"rig.sdk={tmp_path / 'idf'}", "feasibility.random_inputs=20",
+    task = task_of(name, f"rig.sdk={tmp_path / 'idf'}", "feasibility.random_inputs=20",
                    "feasibility.images=20", "feasibility.run_seconds=20", "rise_weight=2")  # fmt: skip
     flags = "-DINPUT_BYTES=64 -DOUTPUT_BYTES=10 -DBOOT_DELAY_TICKS=20000 -DROM_LOG='\"ESP-ROM:esp32s3-20210327\"'"
     build, flash = desk.builder("main", flags), desk.flasher('"$2/build/firmware.elf"').removeprefix("#!/bin/sh\n")
@@ -232,7 +235,7 @@ def test_esp32s3_contact_from_sdkconfig_to_the_heat_of_its_run(
     settings = next((tmp_path / "one").rglob("sdkconfig.defaults")).read_text().splitlines()
     assert settings[0] == "CONFIG_PM_ENABLE=y" and "CONFIG_ESP_CONSOLE_NONE=y" in settings[1:]
     cmake = next((tmp_path / "one").rglob("main/CMakeLists.txt")).read_text()
-    assert "-DCLIENTS=80" in cmake and "-DSAMPLE_HZ=200" in cmake and "main=app_main" in cmake
+    assert f"-DCLIENTS={clients}" in cmake and f"-DSAMPLE_HZ={sample_hz}" in cmake and "main=app_main" in cmake
 
 
 def test_what_ai8xize_loads_otherwise_is_refused() -> None:
