@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from backends.instruments.trace import PowerTrace
 from backends.programs import Completed
 from backends.stedgeai.backend import OUTPUT, StEdgeAiBackend
 from tests.backends.arena.desk import HOST, Desk
+from tests.backends.stedgeai import fake_stedgeai
 from trainables.arena.recording import objective, over_ceilings
 from trainables.arena.workload import Workload, prepare, write_seed
 from trainables.firmware import examine
@@ -280,30 +282,55 @@ def test_stm32n6_loads_and_validates_on_the_board_and_reads_its_answers(tmp_path
         read_answers(tmp_path / "nothing", 2, 10)
 
 
+CORE = """#!{python}
+import runpy, sys
+from pathlib import Path
+import numpy as np, onnxruntime
+options = dict(zip(sys.argv[2:], sys.argv[3:]))
+if options.get("--mode") == "target":
+    network = onnxruntime.InferenceSession(options["--model"], providers=["CPUExecutionProvider"])
+    (given,), encoded = network.get_inputs(), np.load(options["--valinput"])
+    answers = [network.run(None, {{given.name: one[None].astype(np.float32) / 128}})[0] for one in encoded]
+    np.savez(Path(options["--output"], "network_val_io.npz"), c_outputs_1=np.stack(answers))
+    Path({log!r}).write_text(options["--desc"])
+else:
+    runpy.run_path({fake!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.toolchain
 @pytest.mark.training
-def test_a_network_as_an_artifact_is_trained_and_judged_by_the_boards_answers(
+def test_stm32n6_compress_from_network_yaml_to_the_share_of_images_that_its_board_answers_wrongly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = task_of("stm32n6_compress", "workload.dataset=digits", "feasibility.images=50",
+    """ST's tool on PATH and the loader of its folder are stand-ins; the first answers as its ONNX file does."""
+    core, loaded, asked = tmp_path / "core", tmp_path / "loaded", tmp_path / "asked"
+    loader = f"#!/bin/sh\necho $* > {loaded}\n"
+    tool = CORE.format(python=sys.executable, log=str(asked), fake=fake_stedgeai.__file__)
+    for path, text in {
+        core / "Utilities" / "linux" / "python": loader, core / "scripts" / "N6_scripts" / "n6_loader.py": "",
+        tmp_path / "bin" / "stedgeai": tool, tmp_path / "bin" / "arm-none-eabi-gcc": "#!/bin/sh\necho 12.3.1\n",
+    }.items():  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.delenv("STEDGEAI_CORE_DIR", raising=False)
+    task = task_of("stm32n6_compress", f"rig.sdk={core}", "workload.dataset=digits", "feasibility.images=50",
                    "workload.training={epochs: 6, batch_size: 32, learning_rate: 0.1}")  # fmt: skip
-    monkeypatch.setattr(Stm32N6Rig, "generate", lambda self, deployed, workdir: None)
-    asked: list[Any] = []
-
-    def answers(self: Any, tool: Any, entry: BoardEntry, deployed: Any, encoded: Any, workdir: Path) -> Any:
-        asked.append(deployed)
-        return deployed.run((encoded.astype(np.int16) + 128).astype(np.uint8))
-
-    monkeypatch.setattr(Stm32N6Rig, "answers", answers)
     workload = prepare(task, tmp_path / "workload")
     write_seed(task, workload, tmp_path / "artifact", tmp_path / "tools")
-    entry = BoardEntry(id="n6", runner="none", serial="/dev/ttyACM0")
+    entry = BoardEntry(id="n6", runner="none", serial="/dev/ttyACM0", baud=921600)
     found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "one")
     assert [check.name for check in found.checks] == ["files", "train", "build", "flash", "run", "behaviour"]
     assert found.objective is not None and found.figures.accuracy is not None and found.figures.runs == 50
     assert found.objective == pytest.approx(1 - found.figures.accuracy) and found.figures.accuracy >= 0.3
+    assert "--build-config N6-Nucleo-USART1" in loaded.read_text() and asked.read_text() == "serial:/dev/ttyACM0:921600"
+    loaded.unlink()
     (tmp_path / "artifact" / "network.yaml").write_text("network: {backbone: [{type: transformer}]}\n")
     found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "two")
-    assert found.checks[-1].name == "train" and not found.checks[-1].passed and len(asked) == 1
+    assert found.checks[-1].name == "train" and not found.checks[-1].passed and not loaded.exists()
 
 
 LACKING = {
