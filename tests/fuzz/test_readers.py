@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,11 @@ from trainables.datasets.windows import windows
 
 pytestmark = pytest.mark.fuzz
 
+# What a process for foreign graphs refuses by an error of Python's own is our code's fault, and no true name;
+# onnx and onnxruntime say RuntimeError and classes of their own.
+FOREIGN = re.compile(
+    r"refused: (Assertion|Attribute|Index|Key|Lookup|Overflow|Recursion|Type|Unicode\w*|Value|Zero\w*)Error: "
+)
 COUNT = int(os.environ.get("FUZZ", "0"))
 SPACE = Space(input_shape=(1, 8, 8), num_classes=10)
 Read = Callable[[bytes, Path, Task], object]
@@ -251,7 +257,7 @@ def test_damaged_input_is_read_or_refused_by_name(
     try:
         read(damaged, folder, digits_task)
     except refused as error:
-        assert str(error) and len(str(error)) < 3000
+        assert str(error) and len(str(error)) < 3000 and not FOREIGN.search(str(error))
 
 
 @settings(
@@ -266,7 +272,7 @@ def test_a_damaged_graph_is_read_or_refused_by_name(damaged: bytes, digits_task:
     try:
         network(damaged, Path(), digits_task)
     except ToolchainError as error:
-        assert str(error) and len(str(error)) < 3000 and "\n" not in str(error)
+        assert str(error) and len(str(error)) < 3000 and "\n" not in str(error) and not FOREIGN.search(str(error))
 
 
 @pytest.mark.parametrize("name", READERS)
