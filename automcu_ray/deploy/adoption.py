@@ -17,6 +17,7 @@ from automcu_ray.deploy.pixels import KNOWN, Pixels
 from automcu_ray.deploy.quantised.file import as_pairs, drop_quantised_softmax, is_quantised
 from automcu_ray.deploy.recurrent_layers import KINDS
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT, TRACED
+from automcu_ray.deploy.untrusted_onnx import check_values
 
 MAX_BYTES = 64_000_000
 
@@ -45,6 +46,7 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
         raise ToolchainError("an ONNX file is wanted; this one cannot be read as one.") from error
     if any(tensor.external_data for tensor in loaded.graph.initializer):
         raise ToolchainError("its weights should lie in the file itself: save it with save_as_external_data=False.")
+    check_values(loaded)
     changes: list[str] = []
     if (quantised := is_quantised(loaded)) and as_pairs(loaded):
         pixels = KNOWN["symmetric"]

@@ -121,18 +121,32 @@ def _check_nodes(nodes: Iterable[onnx.NodeProto], operators: frozenset[str]) -> 
 
 
 def _check_tensors(model: onnx.ModelProto, *, pairs: bool) -> None:
-    constants = [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
-    for tensor in [*model.graph.initializer, *constants]:
+    for tensor in _tensors(model):
         if tensor.external_data or tensor.data_location != TensorProto.DEFAULT:
             raise _refusal("a tensor should lie in the file itself")
         if tensor.data_type not in (_TYPES + _INT8 if pairs else _TYPES):
             raise _refusal("a tensor should hold floats, integers or truth values")
+    check_values(model)
+
+
+def check_values(model: onnx.ModelProto) -> None:
+    """Return if every tensor can be read.
+
+    Raises:
+        ToolchainError: one cannot.
+    """
+    for tensor in _tensors(model):
         if any(size < 0 for size in tensor.dims) or math.prod(tensor.dims) > MAX_BYTES:
             raise _refusal("a tensor has an impossible shape")
         try:
             numpy_helper.to_array(tensor)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _refusal("a tensor's values do not fill its shape") from error
+
+
+def _tensors(model: onnx.ModelProto) -> list[TensorProto]:
+    constants = [a.t for node in model.graph.node for a in node.attribute if a.HasField("t")]
+    return [*model.graph.initializer, *constants]
 
 
 def _measure(model: onnx.ModelProto) -> ForeignNetwork:

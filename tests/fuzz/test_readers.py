@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,13 +51,17 @@ from tests.backends.stedgeai.test_reports import CORE_2, CUBE_5, NPU, REPORT_JSO
 from tests.backends.venvs.test_vela_summary import ON_BOTH, summary
 from tests.fuzz import sound
 from tests.fuzz.damaged import texts
-from tests.fuzz.damaged_graphs import graphs
 from trainables.datasets.log_mel import LogMel
 from trainables.datasets.npz import npz
 from trainables.datasets.windows import windows
 
 pytestmark = pytest.mark.fuzz
 
+# What a process for foreign graphs refuses by an error of Python's own is our code's fault, and no true name;
+# onnx and onnxruntime say RuntimeError and classes of their own.
+FOREIGN = re.compile(
+    r"refused: (Assertion|Attribute|Index|Key|Lookup|Overflow|Recursion|Type|Unicode\w*|Value|Zero\w*)Error: "
+)
 COUNT = int(os.environ.get("FUZZ", "0"))
 SPACE = Space(input_shape=(1, 8, 8), num_classes=10)
 Read = Callable[[bytes, Path, Task], object]
@@ -180,12 +185,16 @@ def samples(data: bytes, folder: Path, task: Task) -> None:
 
 
 def network(data: bytes, folder: Path, task: Task) -> None:
+    to_int8(data, task.input_shape, task.num_classes)
+
+
+def to_int8(data: bytes, shape: tuple[int, int, int], classes: int) -> None:
     """Take a file all the way to int8, and read it as a spec."""
-    shape, calibration = task.input_shape, np.zeros((4, *task.input_shape), np.uint8)
+    calibration = np.zeros((4, *shape), np.uint8)
     with contextlib.suppress(ToolchainError):
         foreign.nearest_spec(data, shape)
-    adopted = foreign.adopt(data, shape, task.num_classes, KNOWN["unit"])
-    foreign.check(adopted.model, shape, task.num_classes, pairs=adopted.quantised)
+    adopted = foreign.adopt(data, shape, classes, KNOWN["unit"])
+    foreign.check(adopted.model, shape, classes, pairs=adopted.quantised)
     if adopted.quantised:
         foreign.deploy_quantised(adopted.model, data, shape, pixels=KNOWN["unit"], calibration=calibration)
     else:
@@ -251,22 +260,7 @@ def test_damaged_input_is_read_or_refused_by_name(
     try:
         read(damaged, folder, digits_task)
     except refused as error:
-        assert str(error) and len(str(error)) < 3000
-
-
-@settings(
-    max_examples=COUNT or 12,
-    derandomize=not COUNT,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-@given(damaged=graphs((sound.ONNX_FILE, sound.ONNX_PAIRS)))
-def test_a_damaged_graph_is_read_or_refused_by_name(damaged: bytes, digits_task: Task) -> None:
-    try:
-        network(damaged, Path(), digits_task)
-    except ToolchainError as error:
-        assert str(error) and len(str(error)) < 3000 and "\n" not in str(error)
+        assert str(error) and len(str(error)) < 3000 and not FOREIGN.search(str(error))
 
 
 @pytest.mark.parametrize("name", READERS)

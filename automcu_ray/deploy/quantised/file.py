@@ -155,6 +155,8 @@ class _Pairs:
             raise ToolchainError(f"{self.node.op_type}: scales and bias should be constants.")
         x, w = (numpy_helper.to_array(self.values[one]).astype(np.float32).reshape(-1) for one in (x_scale, w_scale))
         count = int(np.prod(self.values[name].dims))
+        if x.size != 1 or w.size not in (1, count):
+            raise ToolchainError(f"{self.node.op_type}: a scale for all, or one for each of {count} biases, is wanted.")
         scales = np.float32(factor) * np.broadcast_to(x * w, count) if count else np.zeros(0, np.float32)
         held = f"{self.node.output[0]}_bias_scale"
         self.graph.initializer.append(numpy_helper.from_array(scales.astype(np.float32), held))
