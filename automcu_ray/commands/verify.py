@@ -24,7 +24,7 @@ Examples:
 Exit status: 0 all the same, 1 something differs, 2 a tool is missing or the folder holds no bundle.
 """
 TIMEOUT_S = 1800.0
-MOST_BYTES = 1 << 28  # of a bundle: 64 test vectors and the largest network take a tenth of it
+MOST_BYTES = 1 << 28  # of a bundle: 128 test vectors and the largest network take a fifth of it
 
 
 def verify(bundle: Annotated[Path, typer.Argument(help="Folder of a bundle, e.g. runs/latest/bundle.")]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from automcu_ray.deploy.export import DeployedNetwork
 from automcu_ray.records.manifest import NetworkManifest
 
-TEST_VECTORS = 64
+TEST_VECTORS = 64  # where no board ran
 
 
 def write_bundle(
@@ -28,10 +28,11 @@ def write_bundle(
     """Write the bundle; a bundle that was there before is replaced as a whole.
 
     `shipped` is the folder of what the toolchain leaves: sources, firmware; there is none where no toolchain took part.
-    Test vectors are the first test images (uint8 NCHW), the bytes that go into the network, the labels and, where
-    the manifest speaks of outputs, those that onnxruntime gives: c_qemu's firmware gives the same bytes, other backends
-    may differ by some steps, as their notes say. Elsewhere what ships has scales and roundings of its own. `finish`
-    does the rest before anyone sees the bundle: the toolchain's `package`.
+    Test vectors are the first test images (uint8 NCHW), all that the board ran, for its counts are the largest over
+    these; the bytes that go into the network, the labels and, where the manifest speaks of outputs, those that
+    onnxruntime gives: c_qemu's firmware gives the same bytes, other backends may differ by some steps, as their notes
+    say. Elsewhere what ships has scales and roundings of its own. `finish` does the rest before anyone sees the bundle:
+    the toolchain's `package`.
     """
     part = folder.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -41,7 +42,8 @@ def write_bundle(
     (part / "network_float32.onnx").write_bytes(deployed.float_onnx)
     if deployed.precision != "float32":
         (part / f"network_{deployed.precision}.onnx").write_bytes(deployed.onnx)
-    images, labels = images[:TEST_VECTORS], labels[:TEST_VECTORS]
+    count = manifest.board_images or TEST_VECTORS
+    images, labels = images[:count], labels[:count]
     vectors: dict[str, Any] = {"images": images, "inputs": deployed.encode(images), "labels": labels}
     if manifest.output is not None:
         vectors["outputs"] = deployed.run(images)

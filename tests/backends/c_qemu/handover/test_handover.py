@@ -67,6 +67,16 @@ def test_the_command_says_what_differs(bundle: Path, tmp_path: Path) -> None:
     assert "files                  DIFFERENT    3 of" in said and "firmware.uf2           DIFFERENT" in said
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("images", [1, 80])
+def test_counts_that_differ_by_image_are_found_again(qemu: None, images: int, tmp_path: Path) -> None:
+    """The manifest tells the largest over what the board ran, so all of that is in the bundle, and nothing else."""
+    manifest = make_bundle(tmp_path / "b", deployed_network("plain", "int8"), read_target("rp2040"), images=images)
+    assert len(np.load(tmp_path / "b" / "test_vectors.npz")["inputs"]) == manifest.board_images == images
+    status, said = check(tmp_path / "b")
+    assert status == 0 and f"{images} of {images} test vectors bit-equal" in said, said
+
+
 def _with(bundle: Path, folder: Path, **changes: object) -> Path:
     """A bundle of its recipe and vectors alone, changed, and its sums."""
     folder.mkdir()
