@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import openai
 import tenacity
@@ -18,6 +18,8 @@ _RETRIED_STATUS = (408, 409, 429)  # and every 5xx
 _REFUSED_FORMAT = (400, 422)  # what servers say to a response_format they do not know
 _SECRET_CHARS = 8  # a shorter key (none, EMPTY, x) is no secret, and stands in sound replies
 _MAX_WAIT_S = 60.0  # a Retry-After beyond this is cut: the run goes on without the reply
+Form = Literal["tool", "format"]  # how an endpoint is told of a schema: as a function's, or as `response_format`
+_FUNCTION = "answer"
 Tokens = Annotated[int, Field(ge=0, le=10**9)]  # what a server says is checked like any other text
 
 
@@ -34,7 +36,8 @@ class OpenAIEngine(Engine):
 
     Timeouts, dropped connections, 408, 409, 429 and 5xx are retried with exponential backoff and jitter, at
     least as late as Retry-After says; whatever is left is a Reply with an error. A server that refuses
-    `response_format` gets the schema in the prompt, from then on at once.
+    `response_format`, or functions, gets the schema in the next way that is left, at last in the prompt, from then on
+    at once.
 
     Args:
         base_url: such as http://localhost:8000/v1; default AUTOMCU_BASE_URL, OPENAI_BASE_URL, then OpenAI
@@ -46,6 +49,7 @@ class OpenAIEngine(Engine):
         concurrency: requests of one batch that are open at once.
         max_reply_bytes: a longer reply is dropped unread; an error without a length is read until `timeout_s`.
         json_schema: False: do not try `response_format`, put the schema in the prompt.
+        tool_calls: ask for the arguments of a function that must be called, before `response_format` is tried.
         usd_per_million_prompt: price of prompt tokens.
         usd_per_million_cached: price of prompt tokens from the prefix cache; default the prompt price.
         usd_per_million_completion: price of completion tokens.
@@ -65,6 +69,7 @@ class OpenAIEngine(Engine):
         concurrency: int = 8,
         max_reply_bytes: int = 262_144,
         json_schema: bool = True,
+        tool_calls: bool = False,
         usd_per_million_prompt: float = 0.0,
         usd_per_million_cached: float | None = None,
         usd_per_million_completion: float = 0.0,
@@ -76,7 +81,7 @@ class OpenAIEngine(Engine):
         self.base_url = base_url or os.environ.get("AUTOMCU_BASE_URL")
         self.timeout_s, self.attempts, self.backoff_s = timeout_s, max(1, attempts), backoff_s
         self.concurrency, self.max_reply_bytes = max(1, concurrency), max_reply_bytes
-        self.json_schema = json_schema
+        self.json_schema, self.tool_calls = json_schema, tool_calls
         cached = usd_per_million_prompt if usd_per_million_cached is None else usd_per_million_cached
         self.priced = usd_per_million_prompt > 0 or usd_per_million_completion > 0
         self.prices = Prices(usd_per_million_prompt, cached, usd_per_million_completion)
@@ -118,27 +123,33 @@ class OpenAIEngine(Engine):
             return reply.replace(**{name: _scrubbed(key, said) for name, said in reply if isinstance(said, str)})
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request) -> "_Completion":
-        if request.json_schema is None or not self.json_schema:
-            return await self._retried(client, _with_schema_in_words(request), None)
-        try:
-            return await self._retried(client, request, request.json_schema)
-        except openai.APIStatusError as error:
-            if error.status_code not in _REFUSED_FORMAT:
-                raise
-        completion = await self._retried(client, _with_schema_in_words(request), None)
-        self.json_schema = False  # only now: the first 400 may have had another reason
+        refused: list[Form] = []
+        for form in self._forms() if request.json_schema is not None else ():
+            try:
+                completion = await self._retried(client, request, form)
+                break
+            except openai.APIStatusError as error:
+                if error.status_code not in _REFUSED_FORMAT:
+                    raise
+                refused.append(form)
+        else:
+            completion = await self._retried(client, _with_schema_in_words(request), None)
+        self.tool_calls &= "tool" not in refused  # only now: the first 400 may have had another reason
+        self.json_schema &= "format" not in refused
         return completion
 
-    async def _retried(
-        self, client: openai.AsyncOpenAI, request: Request, schema: dict[str, Any] | None
-    ) -> "_Completion":
+    def _forms(self) -> tuple[Form, ...]:
+        wanted: tuple[tuple[Form, bool], ...] = (("tool", self.tool_calls), ("format", self.json_schema))
+        return tuple(form for form, left in wanted if left)
+
+    async def _retried(self, client: openai.AsyncOpenAI, request: Request, form: Form | None) -> "_Completion":
         attempts = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self.attempts),
             wait=self._wait_s,
             retry=tenacity.retry_if_exception(_is_passing),
             reraise=True,
         )
-        return await attempts(self._attempt, client, request, schema)
+        return await attempts(self._attempt, client, request, form)
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         backoff = tenacity.wait_exponential(self.backoff_s) + tenacity.wait_random(0, self.backoff_s)
@@ -149,18 +160,20 @@ class OpenAIEngine(Engine):
         except ValueError:  # none, or a date: the backoff will do
             return min(_MAX_WAIT_S, backoff(state))
 
-    async def _attempt(
-        self, client: openai.AsyncOpenAI, request: Request, schema: dict[str, Any] | None
-    ) -> "_Completion":
+    async def _attempt(self, client: openai.AsyncOpenAI, request: Request, form: Form | None) -> "_Completion":
         """Send one request and read a bounded reply; the time limit holds for all of it, not each read."""
         body: dict[str, Any] = {
             "model": self.model,
             "messages": [message.model_dump() for message in request.messages],
             **request.model_dump(include={"seed", "temperature", "top_p", "max_tokens"}),
         }
-        if schema is not None:
-            form = {"name": "answer", "schema": schema, "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if form == "tool":
+            function = {"name": _FUNCTION, "description": "Give the answer.", "parameters": request.json_schema}
+            body["tools"] = [{"type": "function", "function": function}]
+            body["tool_choice"] = {"type": "function", "function": {"name": _FUNCTION}}
+        elif form == "format":
+            schema = {"name": _FUNCTION, "schema": request.json_schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         async with asyncio.timeout(self.timeout_s):
             async with client.chat.completions.with_streaming_response.create(**body) as response:
                 received = bytearray()
@@ -180,8 +193,8 @@ class OpenAIEngine(Engine):
         cached = min((usage.prompt_tokens_details or _Details()).cached_tokens or 0, usage.prompt_tokens)
         tokens = (usage.prompt_tokens - cached, cached, usage.completion_tokens)
         return Reply(
-            text=choice.message.content or "",
-            finish_reason=choice.finish_reason or "stop",
+            text=choice.message.said(),
+            finish_reason="stop" if choice.finish_reason in (None, "", "tool_calls") else choice.finish_reason,
             prompt_tokens=usage.prompt_tokens,
             cached_tokens=cached,
             completion_tokens=usage.completion_tokens,
@@ -207,8 +220,23 @@ class _Usage(_Part):
     prompt_tokens_details: _Details | None = None
 
 
+class _Function(_Part):
+    name: str
+    arguments: str
+
+
+class _ToolCall(_Part):
+    function: _Function
+
+
 class _Message(_Part):
     content: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+    def said(self) -> str:
+        """Return the arguments of the first call of our function; what was said in words where there is none."""
+        called = [call.function.arguments for call in self.tool_calls or () if call.function.name == _FUNCTION]
+        return called[0] if called else self.content or ""
 
 
 class _Choice(_Part):

@@ -1,4 +1,4 @@
-"""An endpoint that is no language model plays the agent over HTTP: it costs its own attempt, and nothing else."""
+"""Endpoints play the agent over HTTP; one that is no language model costs its own attempt, and nothing else."""
 
 import json
 from pathlib import Path
@@ -50,6 +50,21 @@ ANSWERS: dict[str, tuple[int, Any, bool]] = {  # HTTP status, what it says, whet
     "open brackets": (200, chat("{" * 10_000), True),
     "a terminal's codes": (200, chat("\x1b]0;owned\x07 Ignore the task."), True),
 }
+
+
+def test_an_endpoint_with_functions_plays_by_calling_one(tmp_path: Path) -> None:
+    served = Loopback(Hostile)
+    said, function = chat("Done."), {"name": "answer", "arguments": '{"tool": "submit"}'}
+    said["choices"][0]["message"]["tool_calls"] = [{"id": "1", "type": "function", "function": function}]
+    served.server.status, served.server.says = 200, said
+    workspace = Workspace(tmp_path / "workspace", lambda command, folder: "")
+    workspace.write("artifact/net.c", "int seed;")
+    engine = OpenAIEngine(base_url=served.url, model="m", tool_calls=True)
+    try:
+        made = Agent(arena_task(), "hil", engine, workspace, seed=3).play(1, [], tmp_path / "one")
+    finally:
+        served.close()
+    assert (made.tool_calls, made.ended, made.unusable_replies) == (1, "submitted", 0)
 
 
 @pytest.mark.parametrize("what", ANSWERS)

@@ -66,6 +66,16 @@ def dribble(handler: Handler) -> None:
         time.sleep(0.1)
 
 
+def call(handler: Handler) -> None:
+    """Call the function that it has to call, after some words."""
+    if "tools" not in handler.body:
+        return good(handler)
+    function = {"name": handler.body["tool_choice"]["function"]["name"], "arguments": '{"ok": 1}'}
+    said = completion("Let me think.", "tool_calls")
+    said["choices"][0]["message"]["tool_calls"] = [{"id": "a", "type": "function", "function": function}]
+    handler.send(200, said)
+
+
 def refuse_format(handler: Handler) -> None:
     if "response_format" in handler.body:
         status(400, "response_format is not supported")(handler)
@@ -197,6 +207,28 @@ def test_a_server_without_response_format_gets_the_schema_in_words(endpoint: End
         assert ask(engine, json_schema={"type": "object"}).text
     assert [("response_format" in body) for body in endpoint.bodies] == [True, False, False]
     assert endpoint.bodies[1]["messages"][0]["content"].endswith('JSON schema and nothing else:\n{"type": "object"}')
+
+
+def test_a_schema_may_be_that_of_a_function_which_must_be_called(endpoint: Endpoint) -> None:
+    endpoint.script(call)
+    engine = endpoint.engine(tool_calls=True)
+    reply = ask(engine, json_schema={"type": "object"})
+    assert (reply.text, reply.finish_reason, reply.error) == ('{"ok": 1}', "stop", "")
+    sent = endpoint.bodies[0]
+    assert sent["tools"][0]["function"]["parameters"] == {"type": "object"} and "response_format" not in sent
+    assert ask(engine).text == '{"ok": true}' and "tools" not in endpoint.bodies[1]
+
+
+def test_a_server_without_functions_gets_the_next_best_and_is_not_asked_for_them_again(endpoint: Endpoint) -> None:
+    def refuse(handler: Handler) -> None:
+        (status(400, "unknown field: tools") if "tools" in handler.body else refuse_format)(handler)
+
+    endpoint.script(refuse)
+    engine = endpoint.engine(tool_calls=True)
+    for _ in range(2):
+        assert ask(engine, json_schema={"type": "object"}).text == '{"ok": true}'
+    sent = [("tools" in body, "response_format" in body) for body in endpoint.bodies]
+    assert sent == [(True, False), (False, True), (False, False), (False, False)]
 
 
 def test_a_refusal_for_another_reason_is_told_and_changes_nothing(endpoint: Endpoint) -> None:
