@@ -21,6 +21,7 @@ OPSET = 17  # the newest one the TorchScript exporter writes without conversion
 
 _REPLACED = ("adaptive_avg_pool2d", "channel_shuffle", "local_response_norm", "rms_norm", "threshold")
 _FUNCTIONS = {name: getattr(F, name) for name in _REPLACED}
+_SPLIT: dict[Any, Any] = {owner: owner.tensor_split for owner in (torch, Tensor)}  # a module and a class
 
 _LOGGING = exporter.setup_onnx_logging
 
@@ -74,6 +75,17 @@ def _local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: fl
     return input * (squares + k) ** -beta
 
 
+def _tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """The exporter makes a sequence of it, of which neither ONNX's inference nor int8 knows sizes."""
+    size, places = int(input.shape[dim]), indices_or_sections
+    if isinstance(places, int):
+        each, more = divmod(size, places)
+        places = [number * each + min(number, more) for number in range(1, places)]
+    starts, ends = [0, *map(int, places)], [*map(int, places), size]
+    parts = [torch.arange(start, end) for start, end in zip(starts, ends, strict=True)]
+    return tuple(input.index_select(dim, part) for part in parts)
+
+
 @contextmanager
 def _exportable() -> Iterator[None]:
     """Replace functions that the exporter does not know, or not in every form, by equal ones."""
@@ -81,6 +93,8 @@ def _exportable() -> Iterator[None]:
     try:
         for name, function in zip(_REPLACED, equal, strict=True):
             setattr(F, name, function)
+        for owner in _SPLIT:
+            owner.tensor_split = _tensor_split
         torch._C._jit_set_onnx_log_enabled(False)  # it would print the whole graph
         exporter.setup_onnx_logging = _silent
         yield
@@ -88,6 +102,8 @@ def _exportable() -> Iterator[None]:
         exporter.setup_onnx_logging = _LOGGING
         for name, function in _FUNCTIONS.items():
             setattr(F, name, function)
+        for owner, split in _SPLIT.items():
+            owner.tensor_split = split
 
 
 def trace(network: torch.nn.Module, input_shape: tuple[int, int, int], *, training: bool = False) -> bytes:

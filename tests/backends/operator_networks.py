@@ -279,6 +279,9 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "split of columns": lambda: Middle(lambda x: torch.cat(torch.split(x, [5, 7], 3)[::-1], 3)),
     "chunk": lambda: Middle(lambda x: torch.cat(x.chunk(2, 1)[::-1], 1)),
     "split": lambda: Middle(lambda x: (lambda a, b: a * 2 + b[:, :3].sum(1, True))(*x.split([3, 5], 1)), 3),
+    "tensor_split": lambda: Middle(
+        lambda x: torch.cat(x.tensor_split(3, 1)[::-1] + x.tensor_split([2, 5], 1)[1:], 1), 14
+    ),
     "gate": lambda: Middle(lambda x: (lambda a, b: a * torch.sigmoid(b))(*x.chunk(2, 1)), 4),
     "glu": lambda: Middle(lambda x: F.glu(x, 1), 4),
     "flip": lambda: Tail(lambda x: x.flip(3), 128),
