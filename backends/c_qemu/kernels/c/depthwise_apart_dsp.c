@@ -24,13 +24,12 @@ typedef uint32_t tap; /* for each row: (first, third), then the second */
             : [taps] "r"(taps), [first] "r"(rows[0] + at), [second] "r"(rows[1] + at), [third] "r"(rows[2] + at), \
               ##__VA_ARGS__ \
             : "memory")
-/* Four windows whose first values lie from `at` on; with `padded` the first of them before the row. */
+/* Four windows whose first values lie from `at` on; with `padded` one value of padding comes before that. */
 INLINE void three_apart(const tap *taps, const int8_t *const *rows, int at, uint32_t zero, int padded, int32_t *sums) {
     int32_t a0, a1, a2, a3 = sums[0];
 #if defined(__ARM_FEATURE_DSP)
     uint32_t f, s, p, q;
     if (padded) {
-        at = 0;
         THREE_ROWS_APART(BEHIND_PADDING, "3", "7", [zero] "r"(zero));
     } else {
         THREE_ROWS_APART(AS_IT_IS, "4", "8");
@@ -39,13 +38,13 @@ INLINE void three_apart(const tap *taps, const int8_t *const *rows, int at, uint
     a0 = a1 = a2 = a3;
     for (int i = 0; i < 3; i++) {
         const int8_t *const row = rows[i] + at;
-        const uint32_t word = padded ? zero | load(row + 1) << 8 : load(row), f = taps[2 * i], s = taps[2 * i + 1];
+        const uint32_t word = padded ? zero | load(row) << 8 : load(row), f = taps[2 * i], s = taps[2 * i + 1];
         uint32_t q = sxtb16(word), p = sxtb16_high(word);
         a0 = smlad(q, f, a0), a0 = smlad(p & 0xFFFF, s, a0);
         a1 = smlatb(q, f, a1), a1 = smlatb(p, s, a1);
-        q = sxtb16(load(row + 4)), p = sxtb16_high(load(row + 4));
+        q = sxtb16(load(row + 4 - padded)), p = sxtb16_high(load(row + 4 - padded));
         a1 = smlabt(q, f, a1), a2 = smlad(q, f, a2), a2 = smlad(p & 0xFFFF, s, a2);
-        a3 = smlatb(q, f, a3), a3 = smlatb(p, s, a3), a3 = smlabt((uint32_t)row[8], f, a3);
+        a3 = smlatb(q, f, a3), a3 = smlatb(p, s, a3), a3 = smlabt((uint32_t)row[8 - padded], f, a3);
     }
 #endif
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
@@ -69,15 +68,16 @@ INLINE void channel_apart(const struct convolution *l, const int8_t *x, int chan
             (unsigned)(top + 1) < l->in_h ? row + width : outside,
             (unsigned)(top + 2) < l->in_h ? row + 2 * width : outside,
         };
-        for (int j = 0; j < blocks; j++) {
-            const int block = back ? blocks - 1 - j : j, at = 8 * block - l->pad_left;
+        int at = (back ? 8 * (blocks - 1) : 0) - l->pad_left;
+        int8_t *to = y + (back ? l->out_w - 4 : 0);
+        for (int j = blocks; j; j--, at += back ? -8 : 8, to += back ? -4 : 4) {
             int32_t sums[4] = {bias};
             if (at < 0) {
-                three_apart(scratch, rows, at, (uint8_t)l->x_zero, 1, sums);
+                three_apart(scratch, rows, 0, (uint8_t)l->x_zero, 1, sums);
             } else {
                 three_apart(scratch, rows, at, 0, 0, sums);
             }
-            store(y + 4 * block, sums[0], sums[1], sums[2], sums[3], scale, zero, 4);
+            store(to, sums[0], sums[1], sums[2], sums[3], scale, zero, 4);
         }
         y += back ? -l->out_w : l->out_w, top += back ? -l->stride_h : l->stride_h;
     }
