@@ -172,7 +172,7 @@ def _inside(op: Op) -> tuple[int, ...]:
 
 
 def _is_apart(op: Op) -> bool:
-    return reads_apart((op.kernel, op.kernel), op.stride, op.in_shape)
+    return reads_apart(op.in_shape, op.shape, (op.kernel, op.kernel), op.stride, op.padding)
 
 
 def _dsp_scratch(op: Op) -> int:
@@ -181,14 +181,10 @@ def _dsp_scratch(op: Op) -> int:
 
 def _apart(op: Op) -> Counter[str]:
     """Return the counts of a depthwise convolution whose rows are read as they lie, at every second column."""
-    (channels, height, width), in_width = op.shape, op.in_shape[2]
-    starts = [8 * at - op.padding for at in range(-(-width // 4))]
-    rows, inside = channels * height, sum(start >= 0 and start + 9 <= in_width for start in starts)
-    padded = sum(start == -1 and in_width >= 8 for start in starts)
+    rows, padded = op.shape[0] * op.shape[1], min(op.padding, 1)
     return Counter(
-        {"apart: layers": 1, "apart: channels": channels, "apart: rows": rows, "apart: blocks": rows * inside}
-        | {"apart: padded blocks": rows * padded, "apart: pieces": rows * (len(starts) - inside - padded)}
-        | {"apart: ragged values": rows * (width % 4)}
+        {"apart: layers": 1, "apart: channels": op.shape[0], "apart: rows": rows}
+        | {"apart: blocks": rows * (op.shape[2] // 4 - padded), "apart: padded blocks": rows * padded}
     )
 
 

@@ -44,9 +44,15 @@ def scratch_bytes(
     return depth + ALIGNMENT - 1
 
 
-def reads_apart(kernel: tuple[int, int], stride: int, read: Shape, dilation: tuple[int, int] = (1, 1)) -> bool:
-    """Whether cores with DSP read the rows of a depthwise convolution as they lie: 3x3, at every second column."""
-    return kernel == (3, 3) and dilation == (1, 1) and stride == 2 and read[2] >= 4
+def reads_apart(
+    read: Shape, written: Shape, kernel: tuple[int, int], stride: int, pad: int, dilation: tuple[int, int] = (1, 1)
+) -> bool:
+    """Whether cores with DSP read the rows of a depthwise convolution as they lie, at every second column.
+
+    Windows are three by three, whole blocks of four outputs fill a row, and at most one value of padding is before it.
+    """
+    fits = written[2] % 4 == 0 and 0 <= pad <= 1 and 2 * written[2] - pad + 1 <= read[2]
+    return kernel == (3, 3) and dilation == (1, 1) and stride == 2 and fits
 
 
 def ring_words(kernel: int, stride: int, dilation: int = 1) -> int:
@@ -67,9 +73,9 @@ def dsp_depthwise_bytes(
 
     Never less than that, which is a bound for all cores.
     """
-    if reads_apart(kernel, stride, read, dilation):  # taps in six words, pieces of three rows, a row of padding
+    if reads_apart(read, written, kernel, stride, pad, dilation):  # taps in six words, a row of padding
         least = scratch_bytes(groups, read, written, kernel, stride, pad, dilation)
-        return max(24 + 36 + read[2] + ALIGNMENT - 1, least)
+        return max(24 + read[2] + ALIGNMENT - 1, least)
     down, across = ((size - 1) * gap for size, gap in zip(kernel, dilation, strict=True))
     taps = written[0] // groups * kernel[0] * ring_words(kernel[1], stride, dilation[1])
     return 4 * taps + 2 * (down + 1) * row_values(read, written, stride, pad, across) + ALIGNMENT - 1

@@ -25,7 +25,7 @@ def ring(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:
 
 def is_apart(window: Window) -> bool:
     """Whether rows are read as they lie, two columns from neighbour to neighbour."""
-    return reads_apart(window.kernel, window.stride[1], window.read, window.dilation)
+    return reads_apart(*_sizes(window)[1:])
 
 
 def apart(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:

@@ -25,9 +25,9 @@ _FILES = {
     "global_pool": ("pooling.c",),
     "convolve_narrow": ("layers.h", "VARIANT", "PRODUCTS", "narrow.c"),
     "convolve": ("layers.h", "VARIANT", "WINDOWS", "convolution.c"),
-    "convolve_threes": ("layers.h", "VARIANT", "edges_dsp.c", "threes_dsp.c"),
+    "convolve_threes": ("layers.h", "VARIANT", "threes_dsp.c"),
     "convolve_depthwise": ("layers.h", "VARIANT", "DEPTHWISE"),
-    "convolve_apart": ("layers.h", "VARIANT", "edges_dsp.c", "depthwise_apart_dsp.c"),
+    "convolve_apart": ("layers.h", "VARIANT", "depthwise_apart_dsp.c"),
     **dict.fromkeys(
         ("recur_gru_after", "recur_gru_before", "recur_lstm", "recur_plain"),
         ("layers.h", "VARIANT", "PRODUCTS", "recurrent.c"),
@@ -111,7 +111,7 @@ def scratch_name(number: int) -> str:
 
 def _kernel_files(layers: Iterable[Layer], variant: Variant) -> list[str]:
     names = [name for layer in layers for name in _FILES.get(layer.kernel, ())]
-    order = dict.fromkeys(("layers.h", "VARIANT", "WINDOWS", "PRODUCTS", "edges_dsp.c", *names))  # before who uses them
+    order = dict.fromkeys(("layers.h", "VARIANT", "WINDOWS", "PRODUCTS", *names))  # before who uses them
     own = variant == "helium"
     files = {"VARIANT": f"{variant}.c", "WINDOWS": "windows_helium.c" if own else "windows.c"}
     files |= {"PRODUCTS": "" if own else "products.c"}

@@ -30,8 +30,9 @@ def test_scratch_is_a_window_or_its_rows(
     [
         (8, 3, 1, 4 * 3 * 2 + 2 * 3 * 12 + 3),  # two words of taps a row, three rows of 16 bits
         (8, 5, 1, 4 * 5 * 4 + 2 * 5 * 14 + 3),
-        (16, 3, 2, 24 + 36 + 16 + 3),  # taps, three pieces of twelve bytes, a row of padding
+        (8, 3, 2, 24 + 8 + 3),  # taps and a row of padding
         (96, 3, 2, 3 * 98 + 3),  # would take less, but no core is said to
+        (12, 3, 2, 4 * 3 * 2 + 2 * 3 * 18 + 3),  # six outputs: copied
     ],
 )
 def test_cores_with_dsp_hold_rows_of_16_bits_or_none(width: int, kernel: int, stride: int, wanted: int) -> None:

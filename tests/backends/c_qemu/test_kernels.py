@@ -35,7 +35,7 @@ WINDOWS = [  # outputs, groups, kernel, strides, pads (top, left, bottom, right)
     (12, 2, (3, 3), (1, 2), (1, 0, 1, 2), (1, 1)),
     (6, 6, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     (6, 6, (3, 3), (2, 2), (0, 1, 1, 0), (1, 1)),
-    (12, 6, (3, 3), (1, 2), (2, 0, 1, 2), (1, 1)),
+    (12, 6, (3, 3), (1, 2), (2, 0, 1, 0), (1, 1)),
     (6, 6, (5, 5), (1, 1), (2, 3, 2, 1), (1, 1)),
     (12, 6, (5, 2), (1, 2), (2, 0, 2, 1), (1, 1)),
     (6, 6, (3, 3), (1, 3), (2, 2, 2, 2), (2, 2)),
@@ -65,7 +65,7 @@ def windows(rng: Rng, width: int) -> Model:
     return model
 
 
-@pytest.mark.parametrize("width", [pytest.param(size, marks=pytest.mark.slow) for size in (1, 3, 4, 9)] + [13])
+@pytest.mark.parametrize("width", [pytest.param(size, marks=pytest.mark.slow) for size in (1, 3, 4, 9)] + [17])
 @pytest.mark.parametrize("core", [None, "cortex-m4f", "cortex-m55d"])
 def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onnxruntime(
     core: Core | None, width: int, host_gcc: None, tmp_path: Path

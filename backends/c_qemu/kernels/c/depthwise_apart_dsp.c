@@ -1,9 +1,8 @@
 /* Depthwise convolutions three by three with the DSP extension where neighbours lie two apart: rows are read as they are, of
- * eight values SXTB16 gives the first and third ones of two windows at once. Blocks that cross an end of the row are put
- * together in the scratch, but for the usual padding of one before it. */
+ * eight values SXTB16 gives the first and third ones of two windows at once. For rows that whole blocks of four outputs
+ * fill, with at most one value of padding before them. */
 typedef uint32_t tap; /* for each row: (first, third), then the second */
 #define TAPS 6
-#define PIECE 12 /* bytes of a row's piece */
 /* To sums b0, b1, b2 come the products of a row; those of the first row begin with a3, which holds the bias. */
 #define ROW_OF_THREE(load_first, row, taps, fourth, ninth, b0, b1, b2) \
     "ldrd %[f], %[s], [%[taps], #" taps "]\n" load_first(row) \
@@ -25,13 +24,12 @@ typedef uint32_t tap; /* for each row: (first, third), then the second */
             : [taps] "r"(taps), [first] "r"(rows[0] + at), [second] "r"(rows[1] + at), [third] "r"(rows[2] + at), \
               ##__VA_ARGS__ \
             : "memory")
-/* Four windows whose first values lie from `at` on; with `padded` the first of them before the row. */
+/* Four windows whose first values lie from `at` on; with `padded` one value of padding comes before that. */
 INLINE void three_apart(const tap *taps, const int8_t *const *rows, int at, uint32_t zero, int padded, int32_t *sums) {
     int32_t a0, a1, a2, a3 = sums[0];
 #if defined(__ARM_FEATURE_DSP)
     uint32_t f, s, p, q;
     if (padded) {
-        at = 0;
         THREE_ROWS_APART(BEHIND_PADDING, "3", "7", [zero] "r"(zero));
     } else {
         THREE_ROWS_APART(AS_IT_IS, "4", "8");
@@ -40,34 +38,25 @@ INLINE void three_apart(const tap *taps, const int8_t *const *rows, int at, uint
     a0 = a1 = a2 = a3;
     for (int i = 0; i < 3; i++) {
         const int8_t *const row = rows[i] + at;
-        const uint32_t word = padded ? zero | load(row + 1) << 8 : load(row), f = taps[2 * i], s = taps[2 * i + 1];
+        const uint32_t word = padded ? zero | load(row) << 8 : load(row), f = taps[2 * i], s = taps[2 * i + 1];
         uint32_t q = sxtb16(word), p = sxtb16_high(word);
         a0 = smlad(q, f, a0), a0 = smlad(p & 0xFFFF, s, a0);
         a1 = smlatb(q, f, a1), a1 = smlatb(p, s, a1);
-        q = sxtb16(load(row + 4)), p = sxtb16_high(load(row + 4));
+        q = sxtb16(load(row + 4 - padded)), p = sxtb16_high(load(row + 4 - padded));
         a1 = smlabt(q, f, a1), a2 = smlad(q, f, a2), a2 = smlad(p & 0xFFFF, s, a2);
-        a3 = smlatb(q, f, a3), a3 = smlatb(p, s, a3), a3 = smlabt((uint32_t)row[8], f, a3);
+        a3 = smlatb(q, f, a3), a3 = smlatb(p, s, a3), a3 = smlabt((uint32_t)row[8 - padded], f, a3);
     }
 #endif
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
 }
-/* Pieces of three rows, made where a block crosses an end of them. */
-INLINE void make_pieces(const struct convolution *l, const int8_t *const *rows, int at, uint32_t *pieces) {
-    for (int j = 0; j < 3; j++) {
-        const edge cut = edge_at(at + 4 * j, l->in_w, (uint8_t)l->x_zero * 0x01010101u);
-        for (int k = 0; k < 3; k++) pieces[PIECE / 4 * k + j] = at_edge(rows[k], &cut);
-    }
-}
 INLINE void channel_apart(const struct convolution *l, const int8_t *x, int channel, int8_t *y, packed *scratch) {
-    const int back = l->descending, blocks = (l->out_w + 3) / 4, width = l->in_w;
+    const int back = l->descending, blocks = l->out_w / 4, width = l->in_w;
     const int8_t *const weight = l->weights + 9 * channel;
     for (int i = 0; i < 3; i++) {
         scratch[2 * i] = low_halves((uint32_t)weight[3 * i], (uint32_t)weight[3 * i + 2]);
         scratch[2 * i + 1] = (uint16_t)weight[3 * i + 1];
     }
-    uint32_t *const pieces = scratch + TAPS;
-    const int8_t *const outside = (const int8_t *)(pieces + 3 * PIECE / 4);
-    const int8_t *const made[3] = {(int8_t *)pieces, (int8_t *)pieces + PIECE, (int8_t *)pieces + 2 * PIECE};
+    const int8_t *const outside = (const int8_t *)(scratch + TAPS);
     const int32_t bias = l->biases[channel], zero = zero_to_store(l->y_zero);
     const float scale = l->scales[channel];
     int top = back ? (l->out_h - 1) * l->stride_h - l->pad_top : -l->pad_top;
@@ -79,18 +68,16 @@ INLINE void channel_apart(const struct convolution *l, const int8_t *x, int chan
             (unsigned)(top + 1) < l->in_h ? row + width : outside,
             (unsigned)(top + 2) < l->in_h ? row + 2 * width : outside,
         };
-        for (int j = 0; j < blocks; j++) {
-            const int block = back ? blocks - 1 - j : j, at = 8 * block - l->pad_left;
+        int at = (back ? 8 * (blocks - 1) : 0) - l->pad_left;
+        int8_t *to = y + (back ? l->out_w - 4 : 0);
+        for (int j = blocks; j; j--, at += back ? -8 : 8, to += back ? -4 : 4) {
             int32_t sums[4] = {bias};
-            if (at >= 0 && at + 9 <= width) {
-                three_apart(scratch, rows, at, 0, 0, sums);
-            } else if (at == -1 && width >= 8) {
-                three_apart(scratch, rows, at, (uint8_t)l->x_zero, 1, sums);
+            if (at < 0) {
+                three_apart(scratch, rows, 0, (uint8_t)l->x_zero, 1, sums);
             } else {
-                make_pieces(l, rows, at, pieces);
-                three_apart(scratch, made, 0, 0, 0, sums);
+                three_apart(scratch, rows, at, 0, 0, sums);
             }
-            store(y + 4 * block, sums[0], sums[1], sums[2], sums[3], scale, zero, l->out_w - 4 * block);
+            store(to, sums[0], sums[1], sums[2], sums[3], scale, zero, 4);
         }
         y += back ? -l->out_w : l->out_w, top += back ? -l->stride_h : l->stride_h;
     }
@@ -98,7 +85,7 @@ INLINE void channel_apart(const struct convolution *l, const int8_t *x, int chan
 SHARED void convolve_apart(const struct convolution *l, const int8_t *x, int8_t *y, packed *scratch) {
     WRITES;
     const int count = l->groups * l->out_channels;
-    memset(scratch + TAPS + 3 * PIECE / 4, l->x_zero, l->in_w); /* a row of padding */
+    memset(scratch + TAPS, l->x_zero, l->in_w); /* a row of padding */
     for (int i = 0; i < count; i++) {
         const int channel = l->descending ? count - 1 - i : i;
         channel_apart(l, x + channel / l->out_channels * l->in_h * l->in_w, channel, y + channel * l->out_h * l->out_w,

@@ -3,7 +3,7 @@
 typedef int16_t cell;
 typedef uint32_t tap;
 INLINE int is_three_by_three(const struct convolution *l) {
-    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w == 1 && l->kernel_w == 3;
+    return l->kernel_h == 3 && l->span_w == 3 && l->dilation_h == 1 && l->stride_w <= 2 && l->kernel_w == 3;
 }
 INLINE int is_five_wide(const struct convolution *l) {
     return l->span_w == 5 && l->stride_w == 1 && l->kernel_w == 5;
@@ -131,8 +131,21 @@ INLINE void any_windows(const struct convolution *l, const tap *taps, const cell
     "smlad %[a0], %[p], %[f], %[a0]\n smlatb %[a1], %[p], %[f], %[a1]\n ldr %[p], [%[" row "]]\n" \
     "smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[s], %[a1]\n smlad %[a2], %[q], %[f], %[a2]\n" \
     "smlatb %[a3], %[q], %[f], %[a3]\n smlabt %[a2], %[p], %[s], %[a2]\n smlad %[a3], %[p], %[s], %[a3]\n"
+/* The same where neighbours lie two apart. */
+#define THREE_TAPS_APART(row, taps) \
+    "ldrd %[f], %[s], [%[taps], #" taps "]\n ldrd %[p], %[q], [%[" row "]], #16\n" \
+    "smlad %[a0], %[p], %[f], %[a0]\n smlabt %[a0], %[q], %[s], %[a0]\n smlad %[a1], %[q], %[f], %[a1]\n" \
+    "ldrd %[p], %[q], [%[" row "], #-8]\n" \
+    "smlabt %[a1], %[p], %[s], %[a1]\n smlad %[a2], %[p], %[f], %[a2]\n smlabt %[a2], %[q], %[s], %[a2]\n" \
+    "smlad %[a3], %[q], %[f], %[a3]\n ldr %[p], [%[" row "]]\n smlabt %[a3], %[p], %[s], %[a3]\n"
+#define THREE_ROWS(of_a_row) \
+    __asm__(of_a_row("row", "0") of_a_row("second", "8") of_a_row("third", "16") \
+            : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [second] "+r"(second), \
+              [third] "+r"(third), [f] "=&r"(f), [s] "=&r"(s), [p] "=&r"(p), [q] "=&r"(q) \
+            : [taps] "r"(taps) \
+            : "memory")
 INLINE void three_by_three(const struct convolution *l, const tap *taps, const cell *rows, int window, int32_t bias,
-                           float scale, int8_t *y) {
+                           float scale, int8_t *y, int step) {
     const int32_t zero = zero_to_store(l->y_zero);
     const int below = row_below(l, window);
     const cell *row = rows + window, *second = rows + below, *third = rows + row_below(l, below);
@@ -140,20 +153,27 @@ INLINE void three_by_three(const struct convolution *l, const tap *taps, const c
         int32_t a0 = bias, a1 = bias, a2 = bias, a3 = bias;
 #if defined(__ARM_FEATURE_DSP)
         uint32_t f, s, p, q;
-        __asm__(THREE_TAPS("row", "0") THREE_TAPS("second", "8") THREE_TAPS("third", "16")
-                : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [row] "+r"(row), [second] "+r"(second),
-                  [third] "+r"(third), [f] "=&r"(f), [s] "=&r"(s), [p] "=&r"(p), [q] "=&r"(q)
-                : [taps] "r"(taps)
-                : "memory");
+        if (step == 1) {
+            THREE_ROWS(THREE_TAPS);
+        } else {
+            THREE_ROWS(THREE_TAPS_APART);
+        }
 #else
         const cell *const rows[3] = {row, second, third};
         for (int i = 0; i < 3; i++) {
             const uint32_t f = taps[2 * i], s = taps[2 * i + 1];
-            const uint32_t p = load(rows[i]), q = load(rows[i] + 2), r = load(rows[i] + 4);
-            a0 = smlabt(q, s, smlad(p, f, a0)), a1 = smlad(q, s, smlatb(p, f, a1));
-            a2 = smlabt(r, s, smlad(q, f, a2)), a3 = smlad(r, s, smlatb(q, f, a3));
+            if (step == 1) {
+                const uint32_t p = load(rows[i]), q = load(rows[i] + 2), r = load(rows[i] + 4);
+                a0 = smlabt(q, s, smlad(p, f, a0)), a1 = smlad(q, s, smlatb(p, f, a1));
+                a2 = smlabt(r, s, smlad(q, f, a2)), a3 = smlad(r, s, smlatb(q, f, a3));
+            } else {
+                uint32_t words[5];
+                memcpy(words, rows[i], sizeof words);
+                a0 = smlabt(words[1], s, smlad(words[0], f, a0)), a1 = smlabt(words[2], s, smlad(words[1], f, a1));
+                a2 = smlabt(words[3], s, smlad(words[2], f, a2)), a3 = smlabt(words[4], s, smlad(words[3], f, a3));
+            }
         }
-        row += 4, second += 4, third += 4;
+        row += 4 * step, second += 4 * step, third += 4 * step;
 #endif
         store(y, a0, a1, a2, a3, scale, zero, left);
     }
@@ -161,10 +181,12 @@ INLINE void three_by_three(const struct convolution *l, const tap *taps, const c
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *rows, int window, int32_t bias,
                            float scale, int8_t *y) {
     WRITES;
-    if (is_three_by_three(l)) {
-        three_by_three(l, taps, rows, window, bias, scale, y);
-    } else {
+    if (!is_three_by_three(l)) {
         any_windows(l, taps, rows, window, bias, scale, y);
+    } else if (l->stride_w == 1) {
+        three_by_three(l, taps, rows, window, bias, scale, y, 1);
+    } else {
+        three_by_three(l, taps, rows, window, bias, scale, y, 2);
     }
 }
 SHARED void convolve_depthwise(const struct convolution *l, const int8_t *x, int8_t *y, packed *scratch) {

@@ -1,5 +1,26 @@
 /* Convolutions three wide with the DSP extension, strides 1 and 2. Of four neighbours' windows SXTB16 gives the first and
  * third values at once; second values are paired with those of the next row. Weights lie in this order. */
+typedef struct {
+    int from; /* where four values of a row are loaded, and what is made of them: the zero point where that is outside */
+    uint32_t turn, keep, fill;
+} edge;
+INLINE edge edge_at(int at, int width, uint32_t zeros) {
+    const int beyond = at + 4 - width;
+    edge made = {at, 0, ~0u, 0};
+    if (at <= -4 || at >= width) {
+        made = (edge){0, 0, 0, 0};
+    } else if (at < 0) {
+        made = (edge){0, (uint32_t)(32 + 8 * at), ~0u << (-8 * at), 0};
+    } else if (beyond > 0) {
+        made = (edge){width - 4, (uint32_t)(8 * beyond), ~0u >> (8 * beyond), 0};
+    }
+    made.fill = zeros & ~made.keep;
+    return made;
+}
+INLINE uint32_t at_edge(const int8_t *row, const edge *e) {
+    const uint32_t value = load(row + e->from);
+    return ((value >> e->turn | value << (-e->turn & 31)) & e->keep) | e->fill;
+}
 /* First and third values of four pixels from words that begin two values apart; `middle` gets the second ones of two. */
 INLINE void put_row(packed *to, uint32_t a, uint32_t b, uint32_t c, uint32_t d, int twice, uint32_t *middle) {
     to[0] = sxtb16(a), middle[0] = sxtb16_high(a);
