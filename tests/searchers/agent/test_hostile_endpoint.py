@@ -67,6 +67,7 @@ def test_an_endpoint_with_functions_plays_by_calling_one(tmp_path: Path) -> None
     assert (made.tool_calls, made.ended, made.unusable_replies) == (1, "submitted", 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ANSWERS)
 def test_it_costs_its_own_attempt(what: str, tmp_path: Path) -> None:
     served = Loopback(Hostile)
