@@ -2,7 +2,7 @@
 
     pip download --no-deps nn-dataset==2.1.2
     python benchmarks/bench_foreign.py nn_dataset-2.1.2-py3-none-any.whl          # 95 networks, about ten minutes
-    python benchmarks/bench_foreign.py nn_dataset-2.1.2-py3-none-any.whl --trained data/cifar10    # an hour
+    python benchmarks/bench_foreign.py nn_dataset-2.1.2-py3-none-any.whl --trained data/cifar10    # twenty
 
 The networks of PyPI's nn-dataset that language models wrote (files `rag*` and `rl*`), a sample by `--seed`: 3x32x32 to
 ten classes, random weights, BatchNorm shifts drawn; with `--trained` up to a hundred batches of CIFAR-10 (its Parquet
