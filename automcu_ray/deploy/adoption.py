@@ -88,7 +88,7 @@ def _in_our_opset(model: onnx.ModelProto) -> onnx.ModelProto:
 def _drop_softmax(graph: onnx.GraphProto) -> str:
     """Take a softmax off the end: the largest stays the largest, and int8 keeps more of logits. Return its kind."""
     last = next(node for node in graph.node if OUTPUT in node.output)
-    if last.op_type not in ("Softmax", "LogSoftmax"):
+    if last.op_type not in ("Softmax", "LogSoftmax") or not last.input:
         return ""
     graph.node.remove(last)
     _rename(graph, last.input[0], OUTPUT)

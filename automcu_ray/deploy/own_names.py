@@ -61,8 +61,11 @@ def take_over(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, str]]:
 
 
 def label(name: str) -> str:
-    """Return what people call the layer of a node, in letters, digits and dots: `/body/body.0/Conv` is `body.0`."""
-    plain = re.sub(r"[^\w./]", "_", name, flags=re.ASCII)[: 4 * MAX_LABEL]
+    """Return what people call the layer of a node, in letters, digits and dots: `/body/body.0/Conv` is `body.0`.
+
+    A name that is no UTF-8 comes as bytes.
+    """
+    plain = re.sub(r"[^\w./]", "_", str(name), flags=re.ASCII)[: 4 * MAX_LABEL]
     return spec_names(f"{plain}_quant").strip("/").removesuffix("_quant").replace("/", ".")[-MAX_LABEL:]
 
 

@@ -88,6 +88,8 @@ def _refuse_others(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         if node.op_type not in PAIR:
             continue
+        if len(node.input) < 2:
+            raise ToolchainError(f"{node.op_type}: a tensor and its scale are wanted.")
         options = options_of(node)
         seen = {types.get(name, 0) for name in (*node.input[:1], *node.input[2:3])} | {options.get("output_dtype", 0)}
         words = [_NARROW[kind] for kind in seen if kind in _NARROW] + [_WIDE[kind] for kind in seen if kind in _WIDE]
@@ -207,7 +209,7 @@ def drop_quantised_softmax(graph: onnx.GraphProto) -> str:
     while (node := at[-1]) is not None and node.op_type in PAIR and node.input:
         at.append(makers.get(node.input[0]))
     last = at[-1]
-    if last is None or last.op_type not in ("Softmax", "LogSoftmax") or len(at) < 2:
+    if last is None or last.op_type not in ("Softmax", "LogSoftmax") or len(at) < 2 or not last.input:
         return ""
     kind, source = last.op_type, last.input[0]
     for node in at:

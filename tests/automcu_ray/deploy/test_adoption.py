@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.deploy import foreign
 from automcu_ray.deploy.adoption import adopt
 from automcu_ray.deploy.pixels import IMAGENET, KNOWN, Pixels, parse
+from tests.fuzz import sound
 
 SHAPE, CLASSES = (3, 12, 10), 4
 IMAGES = np.random.default_rng(0).integers(0, 256, (9, *SHAPE), dtype=np.uint8)
@@ -115,6 +117,14 @@ def test_what_is_changed_is_said() -> None:
 def test_what_cannot_come_in_is_refused_by_name(model: Callable[[], bytes], words: str) -> None:
     with pytest.raises(ToolchainError, match=words):
         foreign.adopt(model(), SHAPE, CLASSES, KNOWN["unit"])
+
+
+def test_a_pair_without_its_scale_and_a_name_that_is_no_text_are_no_surprise() -> None:
+    pairs = onnx.load_from_string(sound.ONNX_PAIRS)
+    del pairs.graph.node[0].input[1:]
+    with pytest.raises(ToolchainError, match="QuantizeLinear: a tensor and its scale are wanted"):
+        adopt(pairs.SerializeToString(), (1, 8, 8), 10, KNOWN["unit"])
+    adopt(sound.ONNX_FILE.replace(b"/stem/Conv", b"/stem/\xff\xfenv"), (1, 8, 8), 10, KNOWN["unit"])
 
 
 def test_other_images_are_refused_with_both_shapes() -> None:
