@@ -12,7 +12,7 @@ from automcu_ray.networks.notation import HEAD, HEAD_FIELDS, KINDS
 from automcu_ray.networks.search_space import Space
 from automcu_ray.networks.spec import MAX_LAYERS, MAX_POSITIONS
 
-_WIDTH = "[1-9][0-9]{0,2}"
+_WIDTH = "[1-9][0-9]?[0-9]?"  # xgrammar 0.2 reads {0,2} in an optional group as if what stands before it were optional
 _EVEN = "(?:[2468]|[1-9][0-9]?[02468])"
 _FOURFOLD = "(?:[48]|[2468][048]|[13579][26]|[1-9](?:[02468][048]|[13579][26]))"
 _MOST = 4  # layers that follow the first one on maps of one size

@@ -176,7 +176,9 @@ def test_constrained_decoders_understand_the_pattern() -> None:
         return all(matcher.accept_token(letters.index(letter)) for letter in json.dumps({"n": line}))
 
     assert accepts("c24 r24 d32 mb64e3k5")
-    assert not accepts("c24 mp2 mp2 mp2 mp2")
+    assert accepts("c24 dw c8 sk2 d16 h2") and accepts("dw240 c8")
+    for line in ("c24 mp2 mp2 mp2 mp2", "c24 dw0", "dw0", "c24 sk2", "c24 h9"):
+        assert not accepts(line), line
 
 
 def test_types_without_a_letter_are_written_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
