@@ -44,13 +44,20 @@ def arena(
     engine: Annotated[
         str, typer.Option(metavar="NAME", help=f"What answers: {', '.join(names('engine'))}, or a YAML file.")
     ] = "auto",
+    judge: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What is asked, after all checks by machine, whether an artifact keeps the rules: none, or an engine.",
+        ),
+    ] = "none",
     seed: Annotated[int, typer.Option(min=0, help="Of the engine's requests.")] = 0,
     boards: Annotated[
         Path | None, typer.Option(help="A map of boards (YAML, key boards).", show_default="one in QEMU")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Of the task, or engine.X; can be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Of the task, or engine.X, judge.X; can be repeated."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run's folder; made up if left out.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
@@ -67,11 +74,12 @@ def arena(
     if resume is not None:
         folder, config = run_arena.existing(resume)
     else:
-        config = run_arena.compose(task, told, searcher, engine, seed, settings or [], boards)
+        config = run_arena.compose(task, told, searcher, engine, seed, settings or [], boards, judge)
         folder = RunFolder.named(runs, name, f"{config.task.name}-{searcher}-s{seed}")
     asked = pick_engine(config.engine.name, config.engine.options)
-    run_arena.check_machine(config, asked)
-    raise typer.Exit(run_arena.run(config, asked, folder, Console()))
+    judging = pick_engine(config.judge.name, config.judge.options) if config.judge else None
+    run_arena.check_machine(config, asked, judging)
+    raise typer.Exit(run_arena.run(config, asked, folder, Console(), judging))
 
 
 def main() -> None:

@@ -9,7 +9,9 @@ from pydantic import Field
 from automcu_ray.core.cost import Cost
 from automcu_ray.core.models import FrozenModel, Int64
 
-CheckName = Literal["files", "train", "build", "fit", "flash", "run", "behaviour", "ceiling"]  # in order of cost
+CheckName = Literal[  # in order of cost
+    "files", "train", "build", "fit", "flash", "run", "behaviour", "ceiling", "judge"
+]  # fmt: skip
 CHECKS: tuple[CheckName, ...] = get_args(CheckName)
 
 
@@ -19,6 +21,13 @@ class Check(FrozenModel):
     name: CheckName
     passed: bool
     detail: str = ""
+
+
+class Verdict(FrozenModel):
+    """What a language model that was asked last, of an artifact that passed all else, says of it."""
+
+    verdict: Literal["honest", "cheating"]
+    reason: str = Field(min_length=1, max_length=300)
 
 
 class Figures(FrozenModel):
@@ -40,7 +49,8 @@ class Figures(FrozenModel):
 class Observation(FrozenModel):
     """The observation of one attempt. `objective` is J, None unless every check passed.
 
-    `infrastructure` says what broke on our side: the attempt is not judged then, and counts for nothing.
+    `infrastructure` says what broke on our side: the attempt is not judged then, and counts for nothing. `verdict` is
+    that of the judge, where one was asked and answered; `judge_cost` is what asking it has cost, answer or not.
     """
 
     attempt: Int64
@@ -52,6 +62,8 @@ class Observation(FrozenModel):
     serial: tuple[str, ...] = ()
     infrastructure: str = ""
     seconds: float = 0.0
+    verdict: Verdict | None = None
+    judge_cost: Cost = Cost()
 
     @property
     def valid(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from automcu_ray.core.cost import total
+from automcu_ray.core.cost import Cost, total
 from automcu_ray.problem.arena import MEANINGS, ArenaTask
 from automcu_ray.records.attempt import Attempt, Observation, score
 from automcu_ray.records.events import AttemptMade, AttemptObserved
@@ -40,16 +40,23 @@ class Course(NamedTuple):
         return {event.attempt.number: event.attempt for event in self.journal.all(AttemptMade)}
 
     @property
+    def spent(self) -> Cost:
+        """What agent and judge have cost, for attempts that had to be judged again, too."""
+        judged = total(event.observation.judge_cost for event in self.journal.all(AttemptObserved))
+        return total(one.cost for one in self.made.values()) + judged
+
+    @property
     def score(self) -> tuple[float, int]:
         """Best J and attempts."""
         return score(self.observations)
 
 
-def write_report(path: Path, task: ArenaTask, model: str, courses: Sequence[Course]) -> None:
-    """Write report.html; whatever agents and boards said stands in it as text."""
+def write_report(path: Path, task: ArenaTask, model: str, courses: Sequence[Course], *, judge: str = "") -> None:
+    """Write report.html; whatever agents, boards and the judge said stands in it as text."""
     page = template("arena.html.j2").render(
         task=task,
         model=model,
+        judge=judge,
         meaning=MEANINGS[task.objective],
         figure=Markup(figure(task, courses)),
         summary=[_summary(course) for course in courses],
@@ -65,7 +72,7 @@ def _summary(course: Course) -> list[str]:
     first = min((one.attempt for one in valid), default=None)
     made = list(course.made.values())
     calls, refused = sum(one.tool_calls for one in made), sum(len(one.refused) for one in made)
-    spent = total(one.cost for one in made)
+    spent = course.spent
     return [
         course.setting,
         "none" if math.isinf(best) else f"{best:g}",
@@ -84,12 +91,16 @@ def _rows(course: Course) -> list[dict[str, Any]]:
     for one in course.observations:
         did = course.made.get(one.attempt)
         figures = [f"{name} {value:g}" for name, value in one.figures if value is not None]
+        verdict = [f"{one.verdict.verdict}: {one.verdict.reason}"] if one.verdict else []
         outcome = one.infrastructure and f"not judged: {one.infrastructure}"
         rows.append(
             {
                 "attempt": one.attempt,
                 "outcome": outcome or (f"{one.objective:g}" if one.objective is not None else "not valid"),
-                "checks": [f"{check.name}: {'pass' if check.passed else check.detail or 'no'}" for check in one.checks],
+                "checks": [
+                    *(f"{check.name}: {'pass' if check.passed else check.detail or 'no'}" for check in one.checks),
+                    *verdict,
+                ],
                 "figures": ", ".join(figures),
                 "calls": did.tool_calls if did else 0,
                 "refused": did.refused if did else (),

@@ -1,5 +1,6 @@
 """Runs a task of the arena: for each setting an agent, its workspace, its journal, and a trial an attempt."""
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from automcu_ray.runtime.run_folder import RunFolder
 from backends.arena.rigs import ArenaRig, rig_of
 from backends.boards.pool import BoardEntry, emulated
 from searchers.agent.agent import Agent
+from searchers.agent.judge import Judge
 from searchers.agent.tune_agent import AgentSearcher
 from searchers.agent.workspace import Workspace
 from searchers.engines.base import Engine
@@ -35,6 +37,7 @@ from trainables.jail.sandbox import require_sandbox
 from trainables.jail.shell import JailedShell
 
 SEARCHERS = ("agent",)
+NO_JUDGE = "none"
 
 
 class ArenaConfig(FrozenModel):
@@ -44,6 +47,7 @@ class ArenaConfig(FrozenModel):
     settings: tuple[Setting, ...] = Field(default=("hil",), min_length=1)
     searcher: str = "agent"
     engine: Plugin
+    judge: Plugin | None = None
     seed: int = 0
     boards: tuple[BoardEntry, ...] = Field(default=emulated(1), min_length=1)
     resources: Resources = Resources()
@@ -57,6 +61,7 @@ def compose(
     seed: int,
     changes: list[str],
     boards: Path | None,
+    judge: str = NO_JUDGE,
 ) -> ArenaConfig:
     """Return a run's configuration; `changes` are `attempts=3`, `constraints.ram_kb=4`, `engine.model=...`.
 
@@ -66,9 +71,13 @@ def compose(
     if searcher not in SEARCHERS:
         raise ConfigError(f"unknown searcher {searcher[:60]!r} of the arena; known: {', '.join(SEARCHERS)}.")
     text, asked = load("arena", task), {"engine": load("engine", engine)}
+    if judge != NO_JUDGE:
+        asked["judge"] = load("engine", judge)
     for change in changes:
         found = parse_setting(change)
-        merge(asked if "engine" in found else text, found)
+        if "judge" in found and judge == NO_JUDGE:
+            raise ConfigError(f"--set {change[:60]}: nobody judges; name an engine that does with --judge.")
+        merge(asked if found.keys() & {"engine", "judge"} else text, found)
     if isinstance(text.get("target"), str):
         text["target"] = load("target", text["target"])
     values: dict[str, Any] = {"settings": settings, "searcher": searcher, "seed": seed, **asked}
@@ -107,8 +116,8 @@ def existing(path: Path) -> tuple[RunFolder, ArenaConfig]:
         ) from error
 
 
-def check_machine(config: ArenaConfig, engine: Engine) -> None:
-    """Raise where this machine, or this engine, cannot play.
+def check_machine(config: ArenaConfig, engine: Engine, judge: Engine | None = None) -> None:
+    """Raise where this machine, or this engine, cannot play, or the other one not judge.
 
     Raises:
         ConfigError: an engine that is no language model, a target without emulator, or a board without the instrument
@@ -123,6 +132,11 @@ def check_machine(config: ArenaConfig, engine: Engine) -> None:
         raise ConfigError(
             f"searcher 'agent' asks a language model to call tools, which engine {engine.name!r} cannot: take --engine "
             "openai with --set engine.base_url=... and engine.model=..."
+        )
+    if judge is not None and not judge.is_language_model:
+        raise ConfigError(
+            f"a judge is a language model, which engine {judge.name!r} is not: take --judge openai with "
+            "--set judge.base_url=... and judge.model=..."
         )
     require_sandbox(JailConfig())
     if why := obstacle():
@@ -143,14 +157,17 @@ def check_boards(rig: ArenaRig, boards: Sequence[BoardEntry]) -> None:
             )
 
 
-def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console) -> int:
+def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console, judge: Engine | None = None) -> int:
     """Play all settings, or what is left of them, and write the report; return the exit status.
 
     0: some setting has a valid artifact, 1: none has, 130 or 143: interrupted.
 
     Raises:
         ConfigError: another process works on this run.
+        ValueError: the configuration names a judge, and none is given, or the other way round.
     """
+    if (config.judge is None) != (judge is None):
+        raise ValueError("a run has a judge exactly where its configuration names one")
     with held(folder.path):
         folder.create(config)
         with console.status("the workload"):
@@ -160,7 +177,7 @@ def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console
         try:
             with cluster.until_its_end(ours):
                 for setting in config.settings:
-                    searcher = make_searcher(config, setting, engine, workload, folder.path / setting)
+                    searcher = make_searcher(config, setting, engine, workload, folder.path / setting, judge)
                     courses.append(Course(setting, searcher.repository, folder.path / setting / "attempts"))
                     if _play(config, searcher, workload, folder.path / setting, console):
                         status = say_interrupted(console, f"Go on with --resume {folder.path}")
@@ -170,7 +187,8 @@ def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console
         except KeyboardInterrupt:
             status = say_interrupted(console, f"Go on with --resume {folder.path}")
         finally:
-            write_report(folder.report, config.task, engine.model or engine.name, courses)
+            names = [one.model or one.name for one in (engine, judge) if one is not None]
+            write_report(folder.report, config.task, names[0], courses, judge="".join(names[1:]))
         for course in courses:
             best, attempts = course.score
             say(console, f"{course.setting}: best objective {best:g} in {attempts} attempts; report: {folder.report}")
@@ -178,21 +196,24 @@ def run(config: ArenaConfig, engine: Engine, folder: RunFolder, console: Console
 
 
 def make_searcher(
-    config: ArenaConfig, setting: Setting, engine: Engine, workload: Workload, folder: Path
+    config: ArenaConfig, setting: Setting, engine: Engine, workload: Workload, folder: Path, judge: Engine | None
 ) -> AgentSearcher:
     """Return the searcher of one setting, with its workspace; both go on where they stopped."""
+    seed_artifact = folder / "seed_artifact"
     workspace = Workspace(folder / "workspace", JailedShell(JailConfig()), config.task.artifact)
     if not any(workspace.artifact.iterdir()):
-        workspace.artifact.rmdir()
-        write_seed(config.task, workload, workspace.artifact, folder / "seed")
+        shutil.rmtree(seed_artifact, ignore_errors=True)
+        write_seed(config.task, workload, seed_artifact, folder / "seed")
+        shutil.copytree(seed_artifact, workspace.artifact, dirs_exist_ok=True)
         write_data(workload, workspace.root / "data")
-    agent = Agent(config.task, setting, engine, workspace, seed=config.seed)
+    agent = Agent(config.task, setting, engine, workspace, seed=config.seed, judged=judge is not None)
     return AgentSearcher(
         agent.play,
         attempts=config.task.attempts,
         repository=Repository(folder / "journal.jsonl"),
         folder=folder / "attempts",
         stopped=interruption.seen_by_tune(),
+        judge=Judge(config.task, judge, seed_artifact, seed=config.seed).examine if judge is not None else None,
     )
 
 
@@ -257,6 +278,7 @@ class Told(tune.Callback):  # type: ignore[misc]
             failed = [check for check in one.checks if not check.passed]
             what = f"objective {one.objective:g}" if one.objective is not None else "not valid"
             why = "".join(f": {check.name}: {check.detail.splitlines()[0][:120]}" for check in failed if check.detail)
+            why += f": {one.verdict.reason}" if failed and one.verdict else ""
             say(self.console, f"{self.setting} attempt {one.attempt}: {one.infrastructure or what}{why}")
             self.told += 1
 

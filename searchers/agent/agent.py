@@ -27,12 +27,21 @@ class Agent:
         engine: what answers.
         workspace: where it works.
         seed: of the run; each request has a seed of its own.
+        judged: a judge will read what changed, which the agent is told.
     """
 
     def __init__(
-        self, task: ArenaTask, setting: Setting, engine: Engine, workspace: Workspace, *, seed: int = 0
+        self,
+        task: ArenaTask,
+        setting: Setting,
+        engine: Engine,
+        workspace: Workspace,
+        *,
+        seed: int = 0,
+        judged: bool = False,
     ) -> None:
         self.task, self.setting, self.engine, self.workspace, self.seed = task, setting, engine, workspace, seed
+        self.judged = judged
 
     def play(self, number: int, history: Sequence[Observation], kept: Path) -> Attempt:
         """Return what was done in an attempt; the artifact and the conversation are then in `kept`."""
@@ -97,8 +106,8 @@ class Agent:
             raise ToolError(f"{type(error).__name__}: {error.strerror}") from error
 
     def _opening(self, number: int, history: Sequence[Observation]) -> tuple[Message, ...]:
-        inventory = self.workspace.files()
-        return opening(self.task, self.setting, number, history, notes=self.workspace.notes, inventory=inventory)
+        inventory, notes = self.workspace.files(), self.workspace.notes
+        return opening(self.task, self.setting, number, history, notes=notes, inventory=inventory, judged=self.judged)
 
     def _ask(self, number: int, call: int, messages: Sequence[Message]) -> Reply:
         request = Request(

@@ -16,10 +16,11 @@ METRIC = "score"
 ENGINE_FAILURES = 3  # one after the other; then nothing more is tried
 
 Play = Callable[[int, list[Observation], Path], Attempt]
+Examine = Callable[[Observation, Path], Observation]
 
 
 class AgentSearcher(Searcher):  # type: ignore[misc]
-    """Hands out one artifact after the other; the agent plays in a thread, so that Tune's loop turns.
+    """Hands out one artifact after the other; agent and judge work in a thread, so that Tune's loop turns.
 
     The journal is the truth: what it holds is neither played nor judged again, and an artifact that was submitted and
     not judged is judged from its folder.
@@ -30,6 +31,7 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
         repository: the journal.
         folder: keeps `iteration_t/` of each attempt.
         stopped: says that a signal has come, which Tune's loop does not look at while it waits for a trial.
+        judge: is asked about an observation that is valid, and the folder that keeps its attempt; None: nobody is.
     """
 
     def __init__(
@@ -40,14 +42,15 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
         repository: Repository,
         folder: Path,
         stopped: Callable[[], bool] = lambda: False,
+        judge: Examine | None = None,
     ) -> None:
         super().__init__(metric=METRIC, mode="max")
         self.play, self.attempts, self.repository, self.folder = play, attempts, repository, folder
-        self.stopped = stopped
+        self.stopped, self.judge = stopped, judge
         self.gave_up = ""  # why nothing more will be tried, where the budget is not used up
         self._live: dict[str, int] = {}
-        self._playing: threading.Thread | None = None
-        self._outcome: Attempt | BaseException | None = None
+        self._working: threading.Thread | None = None  # agent or judge, one at a time
+        self._outcome: Attempt | Observation | BaseException | None = None
 
     @property
     def observations(self) -> list[Observation]:
@@ -70,13 +73,16 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
         return self.folder / f"iteration_{number}"
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if self._working is not None and not self._working.is_alive():
+            self._take_outcome()
         if self.exhausted or self.stopped():
             return str(Searcher.FINISHED)
-        if self._live:
+        if self._live or self._working is not None:
             return None
         waiting = self._waiting()
         if waiting is None:
-            self._pump()
+            number = len(self.made) + 1
+            self._work(lambda: self.play(number, self.observations, self.kept(number)))
             return None
         self._live[trial_id] = waiting.number
         kept = self.kept(waiting.number)
@@ -94,9 +100,11 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
             found = Observation(attempt=number, infrastructure="the trial's worker died")
         else:
             found = Observation.model_validate_json(result["observation"])  # text, for Tune flattens what is nested
-        self.repository.append(AttemptObserved(observation=found))
-        if found.infrastructure:
-            self.gave_up = f"attempt {number} could not be judged: {found.infrastructure}"
+        if self.judge is not None and found.valid:
+            judge = self.judge
+            self._work(lambda: judge(found, self.kept(number)))
+        else:
+            self._observed(found)
 
     def save(self, checkpoint_path: str) -> None:
         Path(checkpoint_path).write_text("")  # the journal has it all
@@ -109,28 +117,34 @@ class AgentSearcher(Searcher):  # type: ignore[misc]
         judged = {one.attempt for one in self.observations if not one.infrastructure}
         return next((one for one in self.made if one.number not in judged and one.ended != "engine failed"), None)
 
-    def _pump(self) -> None:
-        if self._playing is None:
-            number = len(self.made) + 1
-            self._playing = threading.Thread(target=self._play, args=(number,), name="agent", daemon=True)
-            self._playing.start()
+    def _work(self, work: Callable[[], Attempt | Observation]) -> None:
+        def run() -> None:
+            try:
+                self._outcome = work()
+            except BaseException as error:  # it must cost the run's rest, not Tune's loop
+                self._outcome = error
+
+        self._working = threading.Thread(target=run, name="agent", daemon=True)
+        self._working.start()
+
+    def _take_outcome(self) -> None:
+        self._working, outcome = None, self._outcome
+        if isinstance(outcome, Observation):
+            self._observed(outcome)
             return
-        if self._playing.is_alive():
-            return
-        self._playing, outcome = None, self._outcome
         if not isinstance(outcome, Attempt):
-            self.gave_up = f"the agent broke: {type(outcome).__name__}: {outcome}"[:300]
+            self.gave_up = f"the agent or its judge broke: {type(outcome).__name__}: {outcome}"[:300]
             return
         self.repository.append(AttemptMade(attempt=outcome))
         last = self.made[-ENGINE_FAILURES:]
         if len(last) == ENGINE_FAILURES and all(one.ended == "engine failed" for one in last):
             self.gave_up = f"the engine failed {ENGINE_FAILURES} times in a row"
 
-    def _play(self, number: int) -> None:
-        try:
-            self._outcome = self.play(number, self.observations, self.kept(number))
-        except BaseException as error:  # it must cost the run's rest, not Tune's loop
-            self._outcome = error
+    def _observed(self, found: Observation) -> None:
+        self.repository.append(AttemptObserved(observation=found))
+        if found.infrastructure:
+            self.gave_up = f"attempt {found.attempt} could not be judged: {found.infrastructure}"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "play": None, "stopped": None, "_playing": None, "_outcome": None}
+        without = dict.fromkeys(("play", "judge", "stopped", "_working", "_outcome"))
+        return {**self.__dict__, **without}

@@ -25,7 +25,7 @@ HOSTILE = [
 
 
 class Player(JsonHandler):
-    """Answers with the next of its server's replies, and submits after that."""
+    """Answers with the next of its server's replies, and submits after that; as a judge it refuses."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -34,6 +34,8 @@ class Player(JsonHandler):
             server.bodies.append(body)
             said = sum(message["role"] == "assistant" for message in body["messages"])
         reply = server.replies[said] if said < len(server.replies) else {"tool": "submit"}
+        if "verdict" in body["response_format"]["json_schema"]["schema"]["properties"]:
+            reply = {"verdict": "cheating", "reason": "It is a test."}
         text = reply if isinstance(reply, str) else json.dumps(reply)
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         usage = {"prompt_tokens": 100, "completion_tokens": 5}
@@ -47,28 +49,37 @@ def automcu(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return int(caught.value.code or 0)
 
 
-def play(monkeypatch: pytest.MonkeyPatch, folder: Path, replies: list[Any], *more: str) -> tuple[int, list[Any]]:
+def play(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, replies: list[Any], judge: str = "none"
+) -> tuple[int, list[Any]]:
     served = Loopback(Player)
     served.server.replies = replies
-    changes = [*TINY, "attempts=1", f"engine.base_url={served.url}", "engine.model=player", *more]
+    changes = [*TINY, "attempts=1", f"engine.base_url={served.url}", "engine.model=player"]
+    if judge != "none":
+        changes += [f"judge.base_url={served.url}", "judge.model=referee"]
     flags = [word for change in changes for word in ("--set", change)]
     try:
-        return automcu(monkeypatch, "--engine", "openai", "--runs", str(folder), "--name", "one", *flags), served.bodies
+        words = ("--engine", "openai", "--judge", judge, "--runs", str(folder), "--name", "one", *flags)
+        return automcu(monkeypatch, *words), served.bodies
     finally:
         served.close()
 
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("ray_cluster", "qemu", "sandbox", "signals")
-def test_an_endpoint_plays_and_the_report_shows_its_conversation(
+def test_an_endpoint_plays_another_judges_and_the_report_shows_what_they_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, bodies = play(monkeypatch, tmp_path, [{"tool": "list", "path": "artifact"}])
-    assert status == 0 and len(bodies) == 2
+    status, bodies = play(monkeypatch, tmp_path, [{"tool": "list", "path": "artifact"}], judge="openai")
+    assert status == 1 and [body["model"] for body in bodies] == ["player", "player", "referee"]
     assert bodies[0]["response_format"]["json_schema"]["schema"]["properties"]["tool"]
+    assert "A judge, another model" in bodies[0]["messages"][1]["content"]
+    assert "No file differs from the seed" in bodies[2]["messages"][1]["content"]
     page = (tmp_path / "one" / "report.html").read_text()
-    assert "artifact/net.c" in page and "210" in page  # the conversation, and its tokens
-    assert "hil attempt 1: objective" in capsys.readouterr().out
+    assert "artifact/net.c" in page and "315" in page  # the conversation, and the tokens of both
+    assert "behaviour: pass" in page and "cheating: It is a test." in page and "judge: referee" in page
+    told = " ".join(capsys.readouterr().out.split())
+    assert "hil attempt 1: not valid: judge: a judge calls it cheating: It is a test." in told
 
 
 @pytest.mark.thorough
@@ -90,6 +101,8 @@ def test_a_hostile_endpoint_breaks_nothing(tmp_path: Path, monkeypatch: pytest.M
         (["--task", "qemu_sped"], "qemu_speed"),
         (["--setting", "hints"], "score, doc, hil"),
         (["--engine", "offline"], "language model"),
+        (["--engine", "openai", "--set", "engine.model=x", "--judge", "offline"], "a judge is a language model"),
+        (["--set", "judge.model=x"], "--judge"),
         (["--set", "constraints.ram=3"], "constraints.ram"),
         (["--resume", "nowhere"], "no run in"),
     ],

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from automcu_ray.records.attempt import Attempt, Check, Figures, Observation
+from automcu_ray.core.cost import Cost
+from automcu_ray.records.attempt import Attempt, Check, Figures, Observation, Verdict
 from automcu_ray.records.events import AttemptMade, AttemptObserved
 from automcu_ray.records.journal import Repository
 from automcu_ray.reports.arena_report import Course, write_report
@@ -50,3 +51,21 @@ def test_an_attempt_that_was_judged_again_counts_once(tmp_path: Path) -> None:
     assert one.score == (float("inf"), 0)
     one.journal.append(AttemptObserved(observation=Observation(attempt=1, objective=3.0)))
     assert one.score == (3.0, 1)
+
+
+def test_the_judges_word_is_shown_and_every_question_to_it_is_paid(tmp_path: Path) -> None:
+    one = course("hil", tmp_path, [])
+    paid = Cost(prompt_tokens=900, completion_tokens=11)
+    one.journal.append(AttemptMade(attempt=Attempt(number=1, cost=Cost(completion_tokens=2))))
+    nothing = Observation(attempt=1, infrastructure="judge: no verdict: no connection", judge_cost=paid)
+    one.journal.append(AttemptObserved(observation=nothing))
+    assert one.score == (float("inf"), 0)  # neither accepted nor counted
+    refused = Verdict(verdict="cheating", reason=f"It says {SCRIPT}.")
+    check = Check(name="judge", passed=False, detail="a judge calls it cheating")
+    found = Observation(attempt=1, checks=(check,), verdict=refused, judge_cost=paid)
+    one.journal.append(AttemptObserved(observation=found))
+    assert one.score == (float("inf"), 1) and one.spent.tokens == 2 * 911 + 2
+    write_report(tmp_path / "report.html", arena_task(), "a model", [one], judge="another model")
+    page = (tmp_path / "report.html").read_text()
+    assert "judge: another model" in page and "cheating: It says &lt;script&gt;" in page and SCRIPT not in page
+    assert "<td>1824</td>" in page

@@ -4,7 +4,7 @@ import pytest
 
 from automcu_ray.core.errors import ConfigError
 from automcu_ray.problem.arena import ArenaTask, Setting
-from automcu_ray.records.attempt import Check, Figures, Observation
+from automcu_ray.records.attempt import Check, Figures, Observation, Verdict
 from automcu_ray.runtime.config_files import names
 from searchers.agent.prompts import detail, document, opening
 from tests.searchers.agent.conftest import arena_task
@@ -22,8 +22,15 @@ VALID = Observation(
 )
 
 
-def told(setting: Setting, task: ArenaTask) -> str:
-    messages = opening(task, setting, 3, [FAILED, VALID], notes="try O3", inventory="artifact/net.c 10")
+REFUSED = FAILED.replace(
+    checks=(Check(name="judge", passed=False, detail="a judge calls it cheating"),),
+    verdict=Verdict(verdict="cheating", reason="It knows the inputs."),
+)
+
+
+def told(setting: Setting, task: ArenaTask, failed: Observation = FAILED, judged: bool = False) -> str:
+    history = [failed, VALID]
+    messages = opening(task, setting, 3, history, notes="try O3", inventory="artifact/net.c 10", judged=judged)
     return "\n".join(message.content for message in messages)
 
 
@@ -43,6 +50,18 @@ def test_settings_differ_in_documents_and_observations_alone(name: str) -> None:
     assert without(score, []) == without(doc, documents) == without(hil, [*documents, *details])
     assert "valid, objective 1000" in score and "not valid" in score
     assert "error: no ;" not in score + doc and "2912" not in score + doc and "ignore all rules" not in score + doc
+
+
+def test_all_settings_are_told_alike_of_a_judge_and_none_of_its_reason() -> None:
+    task = arena_task()
+    score, doc, hil = (told(setting, task, REFUSED, judged=True) for setting in ("score", "doc", "hil"))
+    documents = [document(one) for one in task.documents]
+    details = [detail(one, [REFUSED, VALID]) for one in (REFUSED, VALID)]
+    assert without(score, []) == without(doc, documents) == without(hil, [*documents, *details])
+    assert "A judge, another model, reads" in score and "knows the inputs" not in score + doc + hil
+    assert set(score.splitlines()) - set(told("score", task).splitlines()) == {
+        line for line in score.splitlines() if line.startswith("A judge, another model")
+    }
 
 
 def test_the_serial_port_is_quoted_line_by_line_as_data() -> None:
