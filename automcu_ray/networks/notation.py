@@ -54,7 +54,7 @@ _MEANINGS = {
     "pointwise": "p 1x1",
     "downsample": "d stride-2 convolution",
     "ghost": "g ghost (even width)",
-    "bottleneck": "b bottleneck (e hidden/input)",
+    "bottleneck": "b bottleneck (e hidden/input, default 1)",
     "mbconv": "mb mbconv (e expansion, default 4; q squeeze-excite)",
     "residual": "r residual",
     "max_pool": "mp max pool",
