@@ -278,7 +278,7 @@ class Told(tune.Callback):  # type: ignore[misc]
             failed = [check for check in one.checks if not check.passed]
             what = f"objective {one.objective:g}" if one.objective is not None else "not valid"
             why = "".join(f": {check.name}: {check.detail.splitlines()[0][:120]}" for check in failed if check.detail)
-            why += f": {one.verdict.reason}" if failed and one.verdict else ""
+            why += f": {' '.join(one.verdict.reason.split())}" if failed and one.verdict else ""
             say(self.console, f"{self.setting} attempt {one.attempt}: {one.infrastructure or what}{why}")
             self.told += 1
 
