@@ -253,8 +253,8 @@ def test_each_class_is_told_as_text_with_what_it_is_taken_for(tmp_path: Path) ->
     manifest = network_manifest(hash=top.candidate.hash, **about)
     found.append(Finished(manifest=manifest, seconds=1.0))
     shown = page(tmp_path, found)
-    assert "<b>brick 4 75.00 % 100.00 % grass 3 1 0" in shown.text
-    assert "gravel 2 0.00 % \N{EN DASH} grass 0 2 0" in shown.text
+    assert "<b>brick 4 75.00 % 100.00 % grass (1 of 4) 3 1 0" in shown.text
+    assert "gravel 2 0.00 % \N{EN DASH} grass (2 of 2) 0 2 0" in shown.text
     assert "grass 5 100.00 % 62.50 % none 0 5 0" in shown.text
 
 
