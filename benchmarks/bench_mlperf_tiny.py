@@ -19,10 +19,12 @@ import torch
 from torch import Tensor, nn
 
 
-def conv(read: int, written: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """Return convolution, batch norm, ReLU."""
+def conv(
+    read: int, written: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1, padded: bool = True
+) -> nn.Sequential:
+    """Return convolution, batch norm, ReLU; half a window of zeros on either side where `padded`."""
     sides = (kernel, kernel) if isinstance(kernel, int) else kernel
-    pads = (sides[0] // 2, sides[1] // 2)
+    pads = (sides[0] // 2, sides[1] // 2) if padded else (0, 0)
     layer = nn.Conv2d(read, written, sides, stride, pads, groups=groups, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(written), nn.ReLU())
 
@@ -51,9 +53,12 @@ def resnet8() -> nn.Module:
 
 
 def dscnn() -> nn.Module:
-    """Keyword spotting: features of 49 frames, ten each."""
+    """Keyword spotting: features of 49 frames, ten each.
+
+    Windows of 10x4 with Keras's padding "same" give 25x5 places; half a window on either side would give 25x6.
+    """
     parts = [part for _ in range(4) for part in (conv(64, 64, 3, groups=64), conv(64, 64, 1))]
-    return nn.Sequential(conv(1, 64, (10, 4), 2), *parts, *head(64, 12))
+    return nn.Sequential(nn.ZeroPad2d((1, 1, 4, 5)), conv(1, 64, (10, 4), 2, padded=False), *parts, *head(64, 12))
 
 
 def mobilenet() -> nn.Module:

@@ -270,7 +270,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "add": lambda: Middle(lambda x: x + x.relu()),
     "sub": lambda: Middle(lambda x: x - x.relu() * 0.5),
     "mul": lambda: Middle(lambda x: x * x.relu()),
-    "sub of a mean": lambda: Middle(lambda x: x - x.mean((2, 3), keepdim=True)),
+    "sub of a mean": lambda: Middle(lambda x: (x - x.mean((2, 3), keepdim=True)).relu()),
     "cat": lambda: Middle(lambda x: torch.cat([x, x.relu()], 1), 16),
     "cat of rows": lambda: Middle(lambda x: torch.cat([x, x.relu()], 2)),
     "slice of channels": lambda: Middle(lambda x: x[:, :4], 4),
