@@ -7,6 +7,7 @@ format", onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -34,6 +35,7 @@ _CONTRIB = "com.microsoft"
 _NARROW = {TensorProto.INT4: "4-bit", TensorProto.UINT4: "4-bit", TensorProto.INT2: "2-bit", TensorProto.UINT2: "2-bit"}
 _WIDE = {TensorProto.INT16: "int16", TensorProto.UINT16: "uint16"}
 _EIGHT = (TensorProto.INT8, TensorProto.UINT8)
+_NUMBERS = ("alpha", "axis", "block_size", "channels_last", "output_dtype", "transA", "transB")
 
 
 def is_quantised(model: onnx.ModelProto) -> bool:
@@ -90,7 +92,7 @@ def _refuse_others(graph: onnx.GraphProto) -> None:
             continue
         if len(node.input) < 2:
             raise ToolchainError(f"{node.op_type}: a tensor and its scale are wanted.")
-        options = options_of(node)
+        options = _options(node)
         seen = {types.get(name, 0) for name in (*node.input[:1], *node.input[2:3])} | {options.get("output_dtype", 0)}
         words = [_NARROW[kind] for kind in seen if kind in _NARROW] + [_WIDE[kind] for kind in seen if kind in _WIDE]
         if words:
@@ -108,6 +110,18 @@ def _refuse_others(graph: onnx.GraphProto) -> None:
             )
 
 
+def _options(node: NodeProto) -> dict[str, Any]:
+    """Return the attributes of a node; of onnxruntime's own operators onnx checks no types.
+
+    Raises:
+        ToolchainError: one that is a number has another type.
+    """
+    options = options_of(node)
+    if odd := [name for name in _NUMBERS if not isinstance(options.get(name, 0), int | float)]:
+        raise ToolchainError(f"{node.op_type}: its {odd[0]} is of another type than a number.")
+    return options
+
+
 class _Pairs:
     """One operator of int8, between pairs."""
 
@@ -117,7 +131,7 @@ class _Pairs:
 
     def nodes(self) -> list[NodeProto]:
         kind, count = _OPERATORS[self.node.op_type]
-        names, options = list(self.node.input), options_of(self.node)
+        names, options = list(self.node.input), _options(self.node)
         if options.pop("channels_last", 0):
             raise ToolchainError(f"{self.node.op_type}: channels last inside the file have no form here.")
         least = 5 if kind == "Concat" else 6 if kind == "Gemm" else 3 * count + 1

@@ -9,12 +9,14 @@ import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
+from onnx import helper
 from torch import nn
 
 from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.deploy import foreign
 from automcu_ray.deploy.adoption import adopt
 from automcu_ray.deploy.pixels import IMAGENET, KNOWN, Pixels, parse
+from automcu_ray.deploy.quantised.file import as_pairs
 from tests.fuzz import sound
 
 SHAPE, CLASSES = (3, 12, 10), 4
@@ -125,6 +127,14 @@ def test_a_pair_without_its_scale_and_a_name_that_is_no_text_are_no_surprise() -
     with pytest.raises(ToolchainError, match="QuantizeLinear: a tensor and its scale are wanted"):
         adopt(pairs.SerializeToString(), (1, 8, 8), 10, KNOWN["unit"])
     adopt(sound.ONNX_FILE.replace(b"/stem/Conv", b"/stem/\xff\xfenv"), (1, 8, 8), 10, KNOWN["unit"])
+
+
+@pytest.mark.parametrize(("kind", "name"), [("QGemm", "alpha"), ("QuantizeLinear", "output_dtype")])
+def test_a_list_in_place_of_a_number_is_refused_by_name(kind: str, name: str) -> None:
+    node = helper.make_node(kind, list("abcdefghi"), ["y"], domain="com.microsoft", **{name: [1, 2]})
+    model = helper.make_model(helper.make_graph([node], "g", [], []))
+    with pytest.raises(ToolchainError, match=f"{kind}: its {name} is of another type"):
+        as_pairs(model)
 
 
 def test_other_images_are_refused_with_both_shapes() -> None:
