@@ -79,12 +79,21 @@ def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onn
         assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
 
 
-def test_rows_of_padding_stay_padding_with_helium(qemu: None, tmp_path: Path) -> None:
-    """GCC 12 left out what fills a row of sixteen values, the store of no lanes after it seemed to replace all."""
+def depthwise(channels: int) -> torch.nn.Conv2d:
+    return torch.nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["one layer", "two layers, one over its input"])
+def test_some_lanes_are_stored_with_helium_and_no_more(deep: bool, qemu: None, tmp_path: Path) -> None:
+    """GCC 12 left out what fills a row of sixteen values, and stored four where a row of nine ends with one."""
     torch.manual_seed(0)
-    layers = (torch.nn.Conv2d(3, 3, 3, padding=1, groups=3), torch.nn.ReLU(), torch.nn.Flatten())
+    layers = [depthwise(3)]
+    if deep:
+        layers = [torch.nn.Conv2d(3, 64, 1), depthwise(64), torch.nn.Conv2d(64, 16, 1), depthwise(16)]
+    between = [module for layer in layers for module in (layer, torch.nn.ReLU())]
     images = np.random.default_rng(0).integers(0, 256, (8, 3, 13, 9), dtype=np.uint8)
-    network = torch.nn.Sequential(*layers, torch.nn.Linear(351, 4)).eval()
+    last = torch.nn.Linear(117 * layers[-1].out_channels, 4)
+    network = torch.nn.Sequential(*between, torch.nn.Flatten(), last).eval()
     made = deploy(network, (3, 13, 9), precision="int8", calibration=images)
     target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / "ensemble_e8_hp.yaml"))
     firmware = CQemuBackend().build(made, target, Constraints(), tmp_path)

@@ -2,8 +2,26 @@
 typedef int8_t packed; /* [depth / 16][4 pixels][16] */
 #define CHUNKS(depth) (((depth) + 15) / 16)
 #if defined(__ARM_FEATURE_MVE)
-/* GCC 12 takes a store of some lanes for one of all, and leaves out what was stored before where it seems replaced. */
-#define BEFORE_SOME_LANES __asm__ volatile("" ::: "memory")
+/* In assembly, and without asking first whether all lanes are meant: GCC 12 takes a store of some lanes by intrinsics
+   for one of all, leaves out what was stored before, and where a store of all stands beside it keeps that alone. */
+INLINE void store_some_bytes(int8_t *y, int8x16_t values, int count) {
+    __asm__ volatile("vctp.8 %[count]\n vpst\n vstrbt.8 %q[values], [%[y]]"
+                     :
+                     : [values] "w"(values), [count] "r"(count), [y] "r"(y)
+                     : "memory");
+}
+INLINE void copy_some_bytes(int8_t *y, const int8_t *x, int count) {
+    __asm__ volatile("vctp.8 %[count]\n vpstt\n vldrbt.8 q0, [%[x]]\n vstrbt.8 q0, [%[y]]"
+                     :
+                     : [x] "r"(x), [count] "r"(count), [y] "r"(y)
+                     : "memory", "q0");
+}
+INLINE void store_some_words(int8_t *y, int32x4_t values, int count) {
+    __asm__ volatile("vctp.32 %[count]\n vpst\n vstrbt.32 %q[values], [%[y]]"
+                     :
+                     : [values] "w"(values), [count] "r"(count), [y] "l"(y)
+                     : "memory");
+}
 INLINE int32x4_t rounded_four(int32x4_t sums, float32x4_t scales, int32_t zero) {
     float32x4_t values = vmulq_f32(vcvtq_f32_s32(sums), scales);
 #if defined(NET_HUGE_SUMS)
@@ -13,13 +31,7 @@ INLINE int32x4_t rounded_four(int32x4_t sums, float32x4_t scales, int32_t zero) 
     return vminq_s32(vmaxq_s32(made, vdupq_n_s32(-128)), vdupq_n_s32(127));
 }
 INLINE void store_four(int8_t *y, int32x4_t sums, float scale, int32_t zero, int count) {
-    const int32x4_t made = rounded_four(sums, vdupq_n_f32(scale), zero);
-    if (count >= 4) {
-        vstrbq_s32(y, made);
-    } else {
-        BEFORE_SOME_LANES;
-        vstrbq_p_s32(y, made, vctp32q((uint32_t)count));
-    }
+    store_some_words(y, rounded_four(sums, vdupq_n_f32(scale), zero), count);
 }
 /* Two words of 16 weights by 16 values of four pixels; all even registers hold sums. */
 #define TWO_BY_FOUR(weights) \
@@ -86,15 +98,11 @@ INLINE void copy_row(const struct convolution *l, cell *row, const int8_t *from)
     const int8x16_t zeros = vdupq_n_s8((int8_t)l->x_zero);
     int left = l->row_step;
     for (; left >= 16; left -= 16) vstrbq_s8(row + left - 16, zeros);
-    BEFORE_SOME_LANES;
-    vstrbq_p_s8(row, zeros, vctp8q((uint32_t)left));
+    store_some_bytes(row, zeros, left);
     if (from == 0) return;
     row += l->pad_left;
-    for (left = l->in_w; left > 0; left -= 16, row += 16, from += 16) {
-        const mve_pred16_t some = vctp8q((uint32_t)left);
-        BEFORE_SOME_LANES;
-        vstrbq_p_s8(row, vldrbq_z_s8(from, some), some);
-    }
+    for (left = l->in_w; left > 0; left -= 16, row += 16, from += 16)
+        copy_some_bytes(row, from, left);
 #else
     memset(row, l->x_zero, l->row_step);
     if (from) memcpy(row + l->pad_left, from, l->in_w);
