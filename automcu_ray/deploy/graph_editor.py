@@ -24,7 +24,7 @@ class Editor:
         """Work shapes and types out anew."""
         try:
             known = onnx.shape_inference.infer_shapes(self.model).graph
-        except onnx.shape_inference.InferenceError as error:
+        except (onnx.shape_inference.InferenceError, ValueError) as error:  # the second: a type that does not exist
             said = (str(error).strip().splitlines() or ["no reason"])[-1][:200]
             raise ToolchainError(f"the shapes of its operators contradict each other: {said}") from error
         every = [*known.input, *known.value_info, *known.output]

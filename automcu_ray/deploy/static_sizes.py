@@ -26,10 +26,13 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with the shapes of its intermediates, and with the sizes that follow from them as constants.
 
     Raises:
-        onnx.shape_inference.InferenceError: shapes that contradict each other.
+        onnx.shape_inference.InferenceError: shapes or types that contradict each other.
     """
     for _ in range(_ROUNDS):
-        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        except ValueError as error:  # an attribute names a type that does not exist
+            raise onnx.shape_inference.InferenceError(str(error)) from error
         if not _work_out(inferred):
             break
         model = inferred

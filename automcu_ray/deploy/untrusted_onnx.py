@@ -158,7 +158,8 @@ def _measure(model: onnx.ModelProto) -> ForeignNetwork:
     try:
         inferred = infer_shapes(model)
     except onnx.shape_inference.InferenceError as error:
-        raise _refusal(f"its shapes contradict each other: {str(error).strip().splitlines()[-1][:100]}") from error
+        said = str(error).strip(" .\n").splitlines()[-1][:100]
+        raise _refusal(f"its shapes or types contradict each other: {said}") from error
     graph = inferred.graph
     shapes = {value.name: _shape(value) for value in (*graph.input, *graph.value_info, *graph.output)}
     weights = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}

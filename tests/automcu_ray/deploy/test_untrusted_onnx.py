@@ -95,6 +95,10 @@ def claimed(model: onnx.ModelProto) -> None:
     model.graph.value_info.append(helper.make_tensor_value_info("large", TensorProto.INT64, (2,)))
 
 
+def to_no_type(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Cast", ["image"], ["cast"], to=0))
+
+
 def wide(model: onnx.ModelProto) -> None:
     model.graph.node.append(helper.make_node("Sum", ["image"] * 65, ["sum"]))
 
@@ -111,6 +115,7 @@ def wide(model: onnx.ModelProto) -> None:
         (elsewhere, "should lie in the file itself"),
         (claimed, "not known before it runs"),
         (wide, "more than 64 inputs"),
+        (to_no_type, "types contradict each other"),
         (truncated, "do not fill its shape"),
         (lambda m: setattr(m.graph.node[0], "op_type", "Loop"), "Loop is not among the known"),
         (lambda m: setattr(m.graph.node[0], "domain", "com.microsoft"), "com.microsoft.Conv is not among"),
