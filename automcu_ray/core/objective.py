@@ -5,25 +5,26 @@ from typing import Literal
 
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.core.models import FrozenModel
+from automcu_ray.core.training_recipe import PROXY_ERRORS
 
 Objective = Literal["accuracy", "instructions", "ram", "flash"]
-PROXY_ERRORS = 3.0  # wrong answers after a proxy's training, for each one after full training: docs/speed.md
 _DECADES = 12  # of a cost: beyond any instructions or bytes of a microcontroller
 
 
 class Aim(FrozenModel):
     """The cheapest network that is accurate enough: a cost to minimise, and the accuracy that is asked for.
 
-    `floor` holds for networks that are trained fully. A proxy may be wrong `PROXY_ERRORS` times as often.
+    `floor` holds for networks that are trained fully. A proxy may be wrong `proxy_errors` times as often.
     """
 
     objective: Literal["instructions", "ram", "flash"]
     floor: float
+    proxy_errors: float = PROXY_ERRORS
 
     @property
     def proxy_floor(self) -> float:
         """The accuracy after the proxy's training from which on a network counts as accurate enough."""
-        return 1 - PROXY_ERRORS * (1 - self.floor)
+        return 1 - self.proxy_errors * (1 - self.floor)
 
     def cost(self, report: FeasibilityReport | None) -> int | None:
         """Return what a network costs, in instructions or bytes; None where nobody measured it."""

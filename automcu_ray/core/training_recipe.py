@@ -10,6 +10,7 @@ from automcu_ray.core.models import FiniteModel, FrozenModel
 RankedBy = Literal["accuracy", "loss"]
 Positive = Annotated[int, Field(gt=0)]
 QAT_RATE = 0.01  # of the learning rate before
+PROXY_ERRORS = 3.0  # wrong answers after the proxy's training, for each one after full training, on digits
 
 
 class Protocol(FiniteModel):
@@ -83,6 +84,8 @@ class Protocols(FrozenModel):
 
     `rank_by` is what the search compares candidates by: validation accuracy as deployed, or the proxy's mean training
     loss, unless the searcher writes code. Finalists are compared by validation accuracy in any case.
+    `proxy_errors` is how many wrong answers the proxy's training leaves for each one that full training leaves: by it
+    the search for the cheapest network foresees which will be accurate enough (docs/speed.md).
     `asha` lets Ray's ASHA scheduler stop the worse part of the trials at 1, 3, 9, ... reports; a trial that it stops
     keeps the float accuracy of its last report, undeployed.
     `teacher` is the folder of a finished run on the same data, with more room: finalists learn from its winner, as far
@@ -92,5 +95,6 @@ class Protocols(FrozenModel):
     proxy: Protocol
     full: Protocol
     rank_by: RankedBy = "accuracy"
+    proxy_errors: Annotated[float, Field(ge=1)] = PROXY_ERRORS
     asha: bool = False
     teacher: Annotated[Path, AfterValidator(Path.resolve)] | None = None

@@ -7,6 +7,7 @@ from pydantic import Field
 from automcu_ray.core.learning import Learning
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.core.objective import Aim, Objective
+from automcu_ray.core.training_recipe import PROXY_ERRORS
 from automcu_ray.networks.candidate import Structure
 from automcu_ray.networks.cell_network import Skeleton
 from automcu_ray.networks.cell_space import CellSpace
@@ -46,6 +47,7 @@ class Task(FrozenModel):
     form: Form = "network"
     skeleton: Skeleton | None = None
     objective: Objective = "accuracy"
+    proxy_errors: float = PROXY_ERRORS
     front_end: FrontEnd | None = None
     learning: Learning = Learning()
     evidence: Evidence | None = Field(default=None, exclude=True, repr=False)
@@ -55,7 +57,7 @@ class Task(FrozenModel):
         """The cost to minimise and the accuracy to keep; None where the most accurate network is sought."""
         if self.objective == "accuracy" or self.floor is None:
             return None
-        return Aim(objective=self.objective, floor=self.floor)
+        return Aim(objective=self.objective, floor=self.floor, proxy_errors=self.proxy_errors)
 
     @property
     def floor(self) -> float | None:

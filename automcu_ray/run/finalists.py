@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from automcu_ray.core.feasibility import FeasibilityReport
-from automcu_ray.core.objective import PROXY_ERRORS, Aim
+from automcu_ray.core.objective import Aim
 from automcu_ray.problem.task import Task
 from automcu_ray.records.finalist_selection import rank_for_finals
 from automcu_ray.records.record import Finalist, Record
@@ -58,7 +58,7 @@ def shipped(finalists: Sequence[Finalist], task: Task, *, bundles: int = 1) -> d
 
 def _with_extremes(ranked: Sequence[Record], task: Task) -> list[Record]:
     """Return the records with the first, the fastest, the smallest and the most accurate one in front."""
-    least = 1 - PROXY_ERRORS * (1 - (task.floor or 0.0))
+    least = 1 - task.proxy_errors * (1 - (task.floor or 0.0))
     enough = [record for record in ranked if record.accuracy >= least] or ranked
     if not enough:
         return []
@@ -73,7 +73,8 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
     """Return who may be cheaper than the best that is accurate enough, or the first to be, the cheapest first.
 
     Finalists teach how many of a proxy's mistakes remain after full training: by that it is foreseen who will be
-    accurate enough. Nobody is taken who was no more accurate than one that fell short.
+    accurate enough. Nobody is taken who was no more accurate than one that fell short. While none is accurate enough
+    and nobody is foreseen to be, the most accurate one is the best that can be tried.
     """
     by_hash = {record.candidate.hash: record for record in ranked}
     tried = [(by_hash[one.hash], _accuracy(one)) for one in done if one.training and one.hash in by_hash]
@@ -84,12 +85,15 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
     failed = max((record.accuracy for record, full in tried if full < aim.floor), default=0.0)
     least = 1 - (1 - aim.floor) / max(remains, _LEAST_ERROR)
     known = {finalist.hash for finalist in done}
-    hopeful = [
+    better = [
         (cost, record.candidate.number, record)
         for record in ranked
-        if record.candidate.hash not in known and record.accuracy >= least and record.accuracy > failed
+        if record.candidate.hash not in known and record.accuracy > failed
         if (cost := aim.cost(record.feasibility)) is not None and cost < min(costs, default=_NEVER)
     ]
+    hopeful = [row for row in better if row[-1].accuracy >= least]
+    if better and not costs and not hopeful:
+        hopeful = [max(better, key=lambda row: row[-1].accuracy)]
     return [record for *_, record in sorted(hopeful, key=lambda row: row[:2])]
 
 

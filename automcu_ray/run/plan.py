@@ -159,6 +159,7 @@ def _task(config: RunConfig, dataset: Dataset | Table) -> Task:
         form="cell" if config.skeleton is not None else dataset.wants,
         skeleton=config.skeleton,
         objective=config.objective,
+        proxy_errors=config.trainer.proxy_errors,
         front_end=dataset.front_end if isinstance(dataset, Dataset) else None,
         learning=(learning := learning_of(config, dataset)),
         evidence=Evidence(

@@ -67,8 +67,9 @@ def test_finalists_teach_which_cheaper_ones_may_be_accurate_enough(digits_task: 
     both = [finalist(1, 0.99), finalist(3, 0.97)]
     assert numbers(next_finalists(records, both, task, count=1)) == [2]
     assert next_finalists(records, [*both, finalist(2, 0.985)], task, count=1) == []  # three waves are all
-    # Where the first falls short, only a more accurate one can help, whatever it costs.
+    # Where the first falls short, only a more accurate one can help, whatever it costs: foreseen to be enough or not.
     assert numbers(next_finalists(records, [finalist(1, 0.96)], task, count=1)) == [5]
+    assert numbers(next_finalists(records[:4], [finalist(2, 0.90)], task, count=1)) == [1]
 
 
 def test_the_cheapest_that_keeps_the_floor_wins_else_the_most_accurate(digits_task: Task) -> None:

@@ -88,6 +88,12 @@ def test_goals_that_nothing_can_measure_or_that_have_no_effect_are_refused(setti
         digits_plan(*settings)
 
 
+def test_a_protocol_says_how_much_worse_its_proxies_are_than_finalists() -> None:
+    goal = ["objective=ram", "constraints.accuracy=0.9", "backend=c_qemu"]
+    aims = [digits_plan(*goal, *more).task.aim for more in ([], ["trainer.proxy_errors=2"])]
+    assert [aim and round(aim.proxy_floor, 6) for aim in aims] == [0.7, 0.8]
+
+
 def test_a_latency_is_a_limit_of_instructions_where_their_cycles_are_known() -> None:
     cycles = "target.cycles_per_instruction={value: 2, source: measured on my board}"
     task = plan._task(compose({"task": "digits"}, ["constraints.latency_ms=1", cycles]), PlainImages((1, 8, 8)))  # type: ignore[arg-type]
