@@ -38,15 +38,7 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
     Raises:
         ToolchainError: it is no such file, or is of other data.
     """
-    if len(model) > MAX_BYTES:
-        raise ToolchainError(f"an ONNX file of at most {MAX_BYTES} bytes is wanted, found {len(model)}.")
-    try:
-        loaded = onnx.load_from_string(model)
-    except Exception as error:  # protobuf's own class, from a package without types
-        raise ToolchainError("an ONNX file is wanted; this one cannot be read as one.") from error
-    if any(tensor.external_data for tensor in loaded.graph.initializer):
-        raise ToolchainError("its weights should lie in the file itself: save it with save_as_external_data=False.")
-    check_values(loaded)
+    loaded = _load(model)
     changes: list[str] = []
     if (quantised := is_quantised(loaded)) and as_pairs(loaded):
         pixels = KNOWN["symmetric"]
@@ -70,6 +62,24 @@ def adopt(model: bytes, input_shape: tuple[int, int, int], num_classes: int, pix
     if batch:
         made = _for_any_batch(made, batch)
     return bytes(made.SerializeToString()), changes
+
+
+def _load(model: bytes) -> onnx.ModelProto:
+    """Return the file as a model whose names are text and whose tensors lie in it and can be read."""
+    if len(model) > MAX_BYTES:
+        raise ToolchainError(f"an ONNX file of at most {MAX_BYTES} bytes is wanted, found {len(model)}.")
+    try:
+        loaded = onnx.load_from_string(model)
+    except Exception as error:  # protobuf's own class, from a package without types
+        raise ToolchainError("an ONNX file is wanted; this one cannot be read as one.") from error
+    if any(tensor.external_data for tensor in loaded.graph.initializer):
+        raise ToolchainError("its weights should lie in the file itself: save it with save_as_external_data=False.")
+    nodes = loaded.graph.node
+    texts = [text for node in nodes for text in (node.op_type, node.domain, *(entry.name for entry in node.attribute))]
+    if any(isinstance(text, bytes) for text in texts):  # so protobuf gives what is no UTF-8
+        raise ToolchainError("the name of an operator, of its domain or of an attribute is no UTF-8 text.")
+    check_values(loaded)
+    return loaded
 
 
 def _in_our_opset(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -191,8 +191,10 @@ def network(data: bytes, folder: Path, task: Task) -> None:
 def to_int8(data: bytes, shape: tuple[int, int, int], classes: int) -> None:
     """Take a file all the way to int8, and read it as a spec."""
     calibration = np.zeros((4, *shape), np.uint8)
-    with contextlib.suppress(ToolchainError):
+    try:
         foreign.nearest_spec(data, shape)
+    except ToolchainError as error:
+        assert not FOREIGN.search(str(error))
     adopted = foreign.adopt(data, shape, classes, KNOWN["unit"])
     foreign.check(adopted.model, shape, classes, pairs=adopted.quantised)
     if adopted.quantised:

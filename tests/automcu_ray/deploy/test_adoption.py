@@ -113,8 +113,9 @@ def test_what_is_changed_is_said() -> None:
     [
         (lambda: b"\xff" * 99, "cannot be read as one"),
         (lambda: exported(nn.Sequential(nn.Flatten(), nn.Linear(360, 7))), "4 outputs are wanted.*found 7"),
+        (lambda: sound.ONNX_PAIRS.replace(b"DequantizeLinear", b"DequantizeLine\xff\xfe", 1), "is no UTF-8 text"),
     ],
-    ids=["rubbish", "other classes"],
+    ids=["rubbish", "other classes", "no text"],
 )
 def test_what_cannot_come_in_is_refused_by_name(model: Callable[[], bytes], words: str) -> None:
     with pytest.raises(ToolchainError, match=words):
