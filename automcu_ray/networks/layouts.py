@@ -78,8 +78,11 @@ class Layout(FrozenModel):
         """Return the head where it is no usual one: what reconstructs its input has to know where things were."""
         if not space.reconstructs or space.operators:
             return {}
-        last = space.side // 2 ** (len(self.blocks) - 1 + self.early)
-        return {"head": {"positions": max(1, min(_KEPT, last))}}
+        return {"head": {"positions": max(1, min(_KEPT, self.last_side(space)))}}
+
+    def last_side(self, space: Space) -> int:
+        """Return the side of the last stage's images, in pixels."""
+        return 2 * space.side >> (len(self.blocks) + self.early)
 
     def widest(self) -> int:
         """Return the largest even width of the first stage that a spec can hold."""
@@ -94,8 +97,7 @@ class Layout(FrozenModel):
         """Return whether the target runs such blocks, their number is moderate, and the last stage sees an image."""
         if FAMILIES[self.family].block["type"] not in space.types:
             return False
-        side = space.side * 2 // 2 ** (len(self.blocks) + self.early)
-        return side >= _LEAST_SIDE and all(self.blocks) and 1 <= sum(self.blocks) <= MAX_BLOCKS
+        return self.last_side(space) >= _LEAST_SIDE and all(self.blocks) and 1 <= sum(self.blocks) <= MAX_BLOCKS
 
     def neighbours(self) -> Iterator["Layout"]:
         """Yield what differs in one respect: depth, where the resolution falls, growth, or the kind of block."""

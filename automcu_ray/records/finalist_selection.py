@@ -1,6 +1,7 @@
 """Which of the trained candidates promise most, and so become finalists."""
 
 from collections.abc import Sequence
+from itertools import compress
 
 from automcu_ray.records.rank_correlation import sum_of_ranks
 from automcu_ray.records.record import Record
@@ -11,14 +12,19 @@ def rank_for_finals(records: Sequence[Record]) -> list[Record]:
 
     By score, where that is accuracy. Where the search ranks by training loss, by the sum of three ranks: accuracy, loss
     and parameters, if these are known of all. After one epoch each of them errs in its own way; the two first by
-    their sum lost nothing in five studies (BENCHMARKS.md, "How well proxies rank"). By score in any case where the
-    cheapest network is sought.
+    their sum lost nothing in five studies (BENCHMARKS.md, "How well proxies rank"). Where the cheapest network is
+    sought, those that are accurate enough come before these, by score.
     """
     trained = [record for record in records if record.scored]
-    sought = any(record.aim is not None for record in trained)
-    if not trained or sought or any(record.training and record.training.ranked_by == "accuracy" for record in trained):
+    enough = [record.aim is not None and record.score >= 0 for record in trained]
+    first = sorted(compress(trained, enough), key=lambda record: -record.score)
+    return [*first, *_by_promise([record for record, is_enough in zip(trained, enough, strict=True) if not is_enough])]
+
+
+def _by_promise(trained: Sequence[Record]) -> list[Record]:
+    if not trained or any(record.training and record.training.ranked_by == "accuracy" for record in trained):
         return sorted(trained, key=lambda record: -record.score)
-    criteria: list[Sequence[float]] = [[record.accuracy for record in trained], [record.score for record in trained]]
+    criteria: list[Sequence[float]] = [[record.accuracy for record in trained], [record.quality for record in trained]]
     parameters = [record.feasibility.parameters for record in trained if record.feasibility is not None]
     if len(counted := [count for count in parameters if count is not None]) == len(trained):
         criteria.append(counted)

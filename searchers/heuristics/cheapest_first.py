@@ -1,5 +1,6 @@
 """Small first: networks grow while they fall short in accuracy, then shrink as far as accuracy lets them."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from random import Random
@@ -19,6 +20,7 @@ _TRIES = 2  # networks that fall short before the next ones may cost more
 _GROWTH = 2.0
 _SHRINK = (0.5, 0.7, 0.85)  # of the cheapest that is accurate enough; which one, chance decides
 _FIRST = 4.0  # times the narrowest usual layouts: what the first networks may cost
+_LAST = 4  # pixels a side of the last stage
 
 
 class CheapestFirst:
@@ -26,7 +28,8 @@ class CheapestFirst:
 
     Each network proposed is the widest of its layout within a cap on its expected cost. The cap doubles as long as
     networks fall short; once one is accurate enough it stays below the cheapest such. Layouts are the usual ones, of
-    each family in turn, and from `startup` on the neighbours of the best so far.
+    each family in turn, those with a last stage of some 4x4 pixels first (`_in_turn`), and from `startup` on the
+    neighbours of the best so far.
     """
 
     def __init__(self, task: Task, aim: Aim, widths: WidthFitting, *, seed: int, startup: int) -> None:
@@ -34,9 +37,7 @@ class CheapestFirst:
         self.records: list[tuple[float, Layout, str]] = []  # score, layout, hash
         self.short = 0  # networks that were trained and fall short, since the search began
         self.cheapest: float | None = None  # cost of the best that is accurate enough
-        rng, layouts = Random(seed), [one for residual in (True, False) for one in usual(task.space, residual=residual)]
-        rng.shuffle(layouts)
-        self.usual = sorted(layouts, key=lambda one: sum(one.blocks))  # shallow ones first
+        self.usual = self._in_turn(Random(seed))
         self._first: float | None = None
 
     def observe(self, record: Record) -> None:
@@ -91,6 +92,24 @@ class CheapestFirst:
             yield from near
         start = len(state.known) % max(1, len(self.usual))  # families take turns
         yield from ((layout, "") for layout in [*self.usual[start:], *self.usual[:start]])
+
+    def _in_turn(self, rng: Random) -> list[Layout]:
+        """Return the usual layouts, families in turn, of each those first that published networks resemble.
+
+        Those end in stages of about 4x4 pixels (He et al. 2016, arXiv:1512.03385, section 4.2, in 8x8; MobileNets in
+        3x3 to 7x7): less leaves late stages, whose weights cost few instructions, too little to work with. Of equals
+        the shallow ones come first.
+        """
+        layouts = [one for residual in (True, False) for one in usual(self.task.space, residual=residual)]
+        rng.shuffle(layouts)
+        turns: dict[str, int] = {}
+        ranked = []
+        for layout in sorted(
+            layouts, key=lambda one: (abs(math.log2(one.last_side(self.task.space) / _LAST)), sum(one.blocks))
+        ):
+            turns[layout.family] = turns.get(layout.family, 0) + 1
+            ranked.append((turns[layout.family], rng.random(), layout))
+        return [layout for *_, layout in sorted(ranked, key=lambda one: one[:2])]
 
     def _within(self, cap: float, sizes: Estimate) -> bool:
         return self._cost(sizes) <= cap

@@ -3,6 +3,7 @@
 import pytest
 
 from automcu_ray.core.feasibility import FeasibilityReport, Rung
+from automcu_ray.core.objective import Aim
 from automcu_ray.core.training_recipe import RankedBy
 from automcu_ray.networks.candidate import Candidate
 from automcu_ray.records.finalist_selection import rank_for_finals
@@ -29,6 +30,12 @@ def test_by_loss_the_sum_of_three_ranks_decides() -> None:
         record(3, 0.60, 1.7, 20),  # ranks 3 + 1 + 2
     ]
     assert numbers(records) == [2, 3, 1]
+
+
+def test_where_the_cheapest_is_sought_it_comes_first_and_promise_orders_the_others() -> None:
+    aim = Aim(objective="ram", floor=0.8)  # a proxy's is 0.4
+    records = [record(1, 0.30, 1.5, 10), record(2, 0.35, 1.6, 30), record(3, 0.39, 1.7, 20), record(4, 0.41, 1.9, 5)]
+    assert numbers([one.replace(aim=aim) for one in records]) == [4, 2, 3, 1]
 
 
 def test_by_accuracy_nothing_else_counts_and_the_earlier_of_equals_leads() -> None:
