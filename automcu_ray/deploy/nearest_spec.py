@@ -18,6 +18,7 @@ from automcu_ray.deploy.onnx_graph import worked_out
 from automcu_ray.deploy.operator_cost import macs
 from automcu_ray.deploy.own_names import take_over
 from automcu_ray.deploy.quantised.file import is_quantised
+from automcu_ray.deploy.static_sizes import infer_shapes
 from automcu_ray.deploy.tracing import INPUT, OPSET, OUTPUT
 from automcu_ray.networks.spec import MAX_CHANNELS, MAX_LAYERS, MAX_POSITIONS
 
@@ -91,6 +92,11 @@ def _opened(model: bytes, image_shape: tuple[int, int, int]) -> tuple[onnx.Model
     ours = worked_out(ours)
     for number, node in enumerate(ours.graph.node):
         node.name = f"node{number}"
+    try:
+        infer_shapes(ours)  # what has too few axes or attributes for its operator ends here
+    except onnx.shape_inference.InferenceError as error:
+        said = (str(error).strip().splitlines() or ["no reason"])[-1][:200]
+        raise ToolchainError(f"the shapes of its operators contradict each other: {said}") from error
     return ours, Editor(ours).shapes
 
 
@@ -110,7 +116,7 @@ class _Reader:
         }
         self.found.operators = len(nodes)
         self.kinds = {node.name: node.op_type for node in nodes}
-        known = {name: shape for name, shape in shapes.items() if all(shape)}
+        known = {name: shape for name, shape in shapes.items() if shape and all(shape)}
         for node in nodes:
             if node.op_type in ("Conv", "Gemm", "MatMul") and {*node.input[:2], node.output[0]} <= known.keys():
                 self.found.macs += macs(node, known)

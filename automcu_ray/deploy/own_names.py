@@ -14,6 +14,7 @@ from automcu_ray.deploy.torch_network import spec_names
 from automcu_ray.deploy.tracing import INPUT, OUTPUT
 
 MAX_LABEL = 60  # characters
+_IR = 4  # the first version of files whose initializers need not be inputs
 _WORDS = re.compile(rb"[\w ,.>-]{0,200}")  # of a string attribute: a mode, or an Einsum's equation
 _FRAME = re.compile(r"[^\n]{1,300}?\.py\((\d{1,6})\): ", re.ASCII)
 _MAX_FRAMES = 4_000  # characters
@@ -56,7 +57,7 @@ def take_over(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, str]]:
     ends = [_end(inputs[0], INPUT), _end(source.output[0], OUTPUT)]
     graph = helper.make_graph(nodes, "network", ends[:1], ends[1:], weights)
     ours = helper.make_model(graph, opset_imports=[helper.make_opsetid("", versions[""])])
-    ours.ir_version = model.ir_version
+    ours.ir_version = max(_IR, model.ir_version)
     return ours, labels
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from automcu_ray.core.errors import ConfigError, ToolchainError
 from automcu_ray.deploy import foreign
 from automcu_ray.deploy.adoption import adopt
+from automcu_ray.deploy.nearest_spec import read_spec
 from automcu_ray.deploy.pixels import IMAGENET, KNOWN, Pixels, parse
 from automcu_ray.deploy.quantised.file import as_pairs
 from tests.fuzz import sound
@@ -83,6 +84,18 @@ def test_any_batch_operator_set_and_layout_gives_the_same_answers(
     model = exported(network, batch=batch, opset=opset, open_batch=open_batch)
     wanted = answers(network, (IMAGES.astype(np.float32) - 128) / 128)
     np.testing.assert_allclose(deployed_answers(model, KNOWN["symmetric"]), wanted, atol=1e-5)
+
+
+def test_a_file_of_the_first_versions_whose_weights_are_inputs_too_comes_in() -> None:
+    torch.manual_seed(0)
+    network = Small().eval()
+    old = onnx.load_from_string(exported(network, opset=11))
+    old.ir_version = 3
+    for tensor in old.graph.initializer:
+        old.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    wanted = answers(network, (IMAGES.astype(np.float32) - 128) / 128)
+    np.testing.assert_allclose(deployed_answers(old.SerializeToString(), KNOWN["symmetric"]), wanted, atol=1e-5)
+    assert read_spec(old.SerializeToString(), SHAPE).macs > 0
 
 
 @pytest.mark.parametrize(
