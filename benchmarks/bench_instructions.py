@@ -3,6 +3,8 @@
     python benchmarks/bench_instructions.py --specs 200 --shape 3x32x32 --core cortex-m4f
     python benchmarks/bench_instructions.py --write    # fits all cores anew, into automcu_ray/sizing/instructions.json
     python benchmarks/bench_instructions.py --seed 1   # judges the model that ships by networks it has not seen
+    python benchmarks/bench_instructions.py --seed 2 --keep counts.jsonl   # keeps what was counted, a network a line
+    python benchmarks/bench_instructions.py --kept counts.jsonl --write    # fits to that, counts nothing
 
 Many networks are linked into one firmware, and one QEMU runs them all: every layer of every network is counted.
 """
@@ -20,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.deploy.export import DeployedNetwork, deploy
@@ -80,12 +83,28 @@ def random_networks(shape: Shape, count: int, seed: int) -> list[tuple[Graph, De
     return list(made.values())
 
 
-def count(networks: Sequence[tuple[Graph, DeployedNetwork]], core: Core) -> list[Counted]:
+def count(networks: Sequence[tuple[Graph, DeployedNetwork]], core: Core, keep: Path | None = None) -> list[Counted]:
     """Return what QEMU counts, layer by layer; networks that cannot be built are left out."""
     target, found = emulated(core), []
     for start in range(0, len(networks), BATCH):
         with tempfile.TemporaryDirectory() as folder:
-            found += _batch(networks[start : start + BATCH], target, Path(folder))
+            made = _batch(networks[start : start + BATCH], target, Path(folder))
+        found += made
+        if keep:
+            with keep.open("a") as file:
+                file.writelines(
+                    json.dumps([core, dataclasses.asdict(one.graph), one.instructions]) + "\n" for one in made
+                )
+    return found
+
+
+def kept(files: Sequence[Path]) -> dict[Core, list[Counted]]:
+    """Return what was counted and kept, by core."""
+    found: dict[Core, list[Counted]] = {}
+    for line in (line for file in files for line in file.read_text().splitlines()):
+        core, graph, instructions = json.loads(line)
+        read = TypeAdapter(Graph).validate_python(graph)
+        found.setdefault(core, []).append(Counted(read, tuple(instructions)))
     return found
 
 
@@ -189,20 +208,19 @@ def main() -> None:
     parser.add_argument("--core", action="append", choices=list(MACHINES), help="default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="keep what all networks teach")
-    parser.add_argument("--keep", type=Path, help="write what was counted, as JSON")
+    parser.add_argument("--keep", type=Path, help="append what is counted, a network a line")
+    parser.add_argument("--kept", type=Path, nargs="+", help="take what was counted from such files")
     given = parser.parse_args()
     shapes = [_shape(text) for text in given.shape or ("1x8x8", "3x32x32")]
     torch.set_num_threads(1)
     started_s = time.perf_counter()
-    networks = {shape: random_networks(shape, given.specs, given.seed) for shape in shapes}
-    print(f"{sum(map(len, networks.values()))} networks in {time.perf_counter() - started_s:.0f} s")
-    kept: dict[str, dict[str, float]] = json.loads(SHIPPED.read_text()) if SHIPPED.exists() else {}
-    rows = []
-    for core in given.core or MACHINES:
-        counted = [one for shape in shapes for one in count(networks[shape], core)]
-        if given.keep:
-            rows += [(core, dataclasses.asdict(one.graph), one.instructions) for one in counted]
-            given.keep.write_text(json.dumps(rows))
+    known, networks = kept(given.kept or ()), {}
+    if not given.kept:
+        networks = {shape: random_networks(shape, given.specs, given.seed) for shape in shapes}
+        print(f"{sum(map(len, networks.values()))} networks in {time.perf_counter() - started_s:.0f} s")
+    costs: dict[str, dict[str, float]] = json.loads(SHIPPED.read_text()) if SHIPPED.exists() else {}
+    for core in given.core or (list(known) if given.kept else MACHINES):
+        counted = known.get(core) or [one for shape in shapes for one in count(networks[shape], core, given.keep)]
         teach, unseen = counted[::2], counted[1::2]
         model = fit([one.graph for one in teach], [one.instructions for one in teach], core)
         median, p95 = judge(model, unseen)
@@ -210,8 +228,8 @@ def main() -> None:
         median, p95 = judge(shipped(core), counted)
         print(f"{core}: the model that ships, on all of them: median {median:.2f} %, p95 {p95:.2f} %", flush=True)
         if given.write:
-            kept[core] = fit([one.graph for one in counted], [one.instructions for one in counted], core).costs
-            SHIPPED.write_text(json.dumps(kept, indent=1) + "\n")
+            costs[core] = fit([one.graph for one in counted], [one.instructions for one in counted], core).costs
+            SHIPPED.write_text(json.dumps(costs, indent=1) + "\n")
     print(f"{time.perf_counter() - started_s:.0f} s")
 
 

@@ -1,10 +1,11 @@
 """Print Flash and instructions of whole int8 networks: C for speed, for size, and emx-onnx-cgen's; in QEMU.
 
     python benchmarks/bench_networks.py                    # about five minutes
-    python benchmarks/bench_networks.py stm32f405 mbconv   # one target, networks with that in their names
+    python benchmarks/bench_networks.py stm32f405 winner   # one target, networks with that in their names
 
-Two networks of the tests, random ones of the search space that are trained a little, and one of MBConv blocks, as
-searches for CIFAR-10 end with. Flash is of the whole firmware; of emx-onnx-cgen's C instructions alone are shown.
+Two networks of the tests, random ones of the search space that are trained a little, and the winners of two searches
+for CIFAR-10 with random weights (known by their parameters and multiply-accumulates, BENCHMARKS.md: 47,434 and 9.2
+million, 44,414 and 7.8). Flash is of the whole firmware; of emx-onnx-cgen's C instructions alone are shown.
 """
 
 import sys
@@ -17,8 +18,8 @@ from bench_kernels import MACHINES, run_c
 
 from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.deploy.torch_network import Network
+from automcu_ray.networks.layouts import Layout
 from automcu_ray.networks.search_space import Space
-from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.runtime.config_files import CONFIGS, read_yaml
 from automcu_ray.testing.networks import deployed_network
@@ -34,26 +35,27 @@ FORMS: tuple[Optimise, Optimise] = ("speed", "size")
 COLOUR = (3, 32, 32)
 
 
-def mbconv(width: int, expansion: int, stride: int = 1) -> dict[str, object]:
-    """Return a block of a spec."""
-    return {"type": "mbconv", "out_channels": width, "expansion": expansion, "stride": stride}
+WINNERS = {  # of CIFAR-10, with the width of the first stage
+    "winner 3x32x32, 0": (Layout(family="mbconv", blocks=(2, 1), early=True), 38),
+    "winner 3x32x32, 1": (Layout(family="mbconv", blocks=(2, 2), early=True, growth=1.0), 34),
+}
 
 
 def networks(wanted: str) -> Iterator[tuple[str, DeployedNetwork]]:
     """Yield networks by name."""
     names = ["plain", "attention", "random 1x8x8, 0", "random 1x8x8, 1", "random 1x8x8, 14"]
-    for name in [*names, "random 3x32x32, 3", "random 3x32x32, 17", "mbconv 3x32x32"]:
+    for name in [*names, "random 3x32x32, 3", "random 3x32x32, 17", *WINNERS]:
         if wanted not in name:
             continue
         if name.startswith("random"):
             shape, seed = (COLOUR if "32" in name else (1, 8, 8)), int(name.rsplit(" ", 1)[1])
             yield name, trained_network(shape, seed, max_macs=600_000 if shape == COLOUR else 100_000)
-        elif name.startswith("mbconv"):
-            blocks = [mbconv(32, 6), mbconv(48, 6, 2), mbconv(48, 4)]
-            spec = {"backbone": [{"type": "conv", "out_channels": 32, "stride": 2}, *blocks]}
-            graph = Space(input_shape=COLOUR, num_classes=10).graph(ArchitectureSpec.model_validate(spec))
-            calibration = images(COLOUR, 64, 0)
-            yield name, deploy(Network(graph).eval(), COLOUR, precision="int8", calibration=calibration)
+        elif name in WINNERS:
+            space, (layout, width) = Space(input_shape=COLOUR, num_classes=10), WINNERS[name]
+            spec = layout.spec(width, space)
+            assert spec is not None, "the space has it"
+            network = Network(space.graph(spec)).eval()
+            yield name, deploy(network, COLOUR, precision="int8", calibration=images(COLOUR, 64, 0))
         else:
             yield name, deployed_network(name, "int8")
 

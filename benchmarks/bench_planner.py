@@ -145,7 +145,8 @@ def main() -> None:
                 rows.append(measure(graph, precision))
             except ToolchainError:  # nothing but pools: onnxruntime leaves them in float
                 refused += 1
-        print_table(precision, rows)
+        if rows:
+            print_table(precision, rows)
         print(f"not convertible, left out: {refused}")
 
 

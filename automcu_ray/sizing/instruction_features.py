@@ -2,11 +2,12 @@
 
 The counts follow `backends/c_qemu/kernels`: four pixels at a time where the arena has room for that, else window by
 window; depthwise by copied rows. What one run of a part costs is fitted to measurements (`instruction_model`).
-A part is named "function: part"; " alone" follows where GCC specialises the function, since one
-operator alone calls it, or all that do have the same window.
+A part is named "function: part"; an ending says where GCC specialises the function: " alone" if one operator alone
+calls it, whose sizes are constants then, " alike" if all that do have the same window.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from math import prod
 
 from automcu_ray.networks.graph import Graph, Op
@@ -18,9 +19,10 @@ from automcu_ray.sizing.scratch import ALIGNMENT, dsp_depthwise_bytes, is_depthw
 
 _SCALAR: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus", "cortex-m3")
 _DSP: tuple[Core, ...] = ("cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f")
-_WINDOW_BY_WINDOW: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus")  # never four pixels at a time
+_WINDOW_BY_WINDOW: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus")  # never four pixels at a time, two depthwise
 _STRIP = 4  # output rows that a depthwise convolution computes from one copy, where there is room
 _BY_WINDOW = ("narrow", "wide", "threes", "depthwise", "apart")  # functions whose loops go over a window
+ENDINGS = (" alike", "", " alone")
 _FREE = ("none", "relu", "relu6")  # activations that are folded into the rounding before them
 
 
@@ -43,15 +45,18 @@ def features(graph: Graph, core: Core) -> list[Counter[str]]:
         if op.activation not in _FREE:
             found[f"{op.activation}: values"] += op.shape[0] * op.shape[1] * op.shape[2]
         counts.append(found)
-    callers: dict[str, set[tuple[int, ...]]] = {}
-    for at, (op, found) in enumerate(zip(graph.ops, counts, strict=True)):
+    callers: dict[str, list[tuple[int, ...]]] = {}
+    for op, found in zip(graph.ops, counts, strict=True):
         for function in {_function(name) for name in found}:
-            own = (op.kernel, op.stride, op.padding) if function in _BY_WINDOW else (at,)
-            callers.setdefault(function, set()).add(own)
-    return [
-        Counter({name + " alone" * (len(callers[_function(name)]) == 1): n for name, n in found.items() if n})
-        for found in counts
-    ]
+            callers.setdefault(function, []).append((op.kernel, op.stride, op.padding))
+    endings = {function: _ending(function, windows) for function, windows in callers.items()}
+    return [Counter({name + endings[_function(name)]: n for name, n in found.items() if n}) for found in counts]
+
+
+def _ending(function: str, windows: Sequence[tuple[int, ...]]) -> str:
+    if len(windows) == 1:
+        return " alone"
+    return " alike" if function in _BY_WINDOW and len(set(windows)) == 1 else ""
 
 
 def _function(name: str) -> str:
@@ -207,7 +212,8 @@ def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
         times, cells = channels, inside * op.in_shape[2]
     if core == "cortex-m55d":
         return helium.depthwise(op, strips, rows, step, times)
-    full, blocks = channels * height * (width // 4), channels * height * -(-width // 4)
+    each = 2 if core in _WINDOW_BY_WINDOW else 4
+    full, blocks = channels * height * (width // each), channels * height * -(-width // each)
     window = f"{op.kernel}x{op.kernel}" + f" by {op.stride}" * (op.kernel == 3 and op.stride <= 2)  # of their own
     window += f" by {op.stride}" * (is_dsp and op.kernel == 5)
     return Counter(
@@ -215,7 +221,7 @@ def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
         | {"depthwise: channels": times, "depthwise: rows": rows, "depthwise: cells": cells}
         | {"depthwise: rows inside": inside, "depthwise: odd cells": cells * (op.padding & 1) * is_dsp}
         | {"depthwise: output rows": channels * height, f"depthwise: {window} blocks": blocks}
-        | {"depthwise: ragged blocks": blocks - full, "depthwise: ragged values": channels * height * (width % 4)}
+        | {"depthwise: ragged blocks": blocks - full, "depthwise: ragged values": channels * height * (width % each)}
     )
 
 

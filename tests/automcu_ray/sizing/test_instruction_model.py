@@ -37,8 +37,18 @@ def test_four_pixels_at_a_time_where_the_arena_has_room_and_windows_where_it_has
 
 def test_two_layers_of_one_window_share_a_function_that_knows_it_and_one_that_does_not() -> None:
     _, one, two, _ = features(graph(16, 24, 24), "cortex-m4f")
-    assert one["narrow: layers alone"] == two["narrow: layers alone"] == 1
+    assert one["narrow: layers alike"] == two["narrow: layers alike"] == 1
     assert one["products: vectors"] == two["products: vectors"] == 64
+
+
+def test_layers_whose_costs_no_shape_tells_do_not_teach_the_others(digits_task: Task) -> None:
+    graphs, model = random_graphs(digits_task, 80), shipped("cortex-m4f")
+    counts = [[round(cost) for cost in model.by_operator(one)] for one in graphs]
+    rng = Random(0)
+    strange = [[5 * cost if rng.random() < 0.05 else cost for cost in one] for one in counts]
+    found = fit(graphs[:60], strange[:60], "cortex-m4f")
+    off = [abs(found.estimate(one) / sum(truth) - 1) for one, truth in zip(graphs[60:], counts[60:], strict=True)]
+    assert median(off) < 0.04
 
 
 def test_a_depthwise_layer_of_stride_two_reads_its_rows_where_they_lie() -> None:

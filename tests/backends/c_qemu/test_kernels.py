@@ -2,7 +2,9 @@
 
 import ctypes
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +106,7 @@ def test_some_lanes_are_stored_with_helium_and_no_more(deep: bool, qemu: None, t
     assert np.array_equal(found.outputs, made.run(images))
 
 
-@pytest.mark.parametrize(("defined", "lowest", "highest"), [("NET", -30, -2), ("NET_WIDE_SCALES", -40, 3)])
+@pytest.mark.parametrize(("defined", "lowest", "highest"), [("NET", -30, -2), ("NET_WIDE_SCALES", -40, 24)])
 def test_integers_round_as_float32_does(
     defined: str, lowest: int, highest: int, host_gcc: None, tmp_path: Path
 ) -> None:
@@ -131,6 +133,7 @@ def test_integers_round_as_float32_does(
     sums = np.clip(rng.normal(0, 90, count) / scales, -(2**31), 2**31 - 1).astype(np.int32)
     ties = np.rint((rng.integers(-128, 128, len(sums[::2])) + 0.5) / scales[::2].astype(np.float64))
     sums[::2] = np.clip(ties, -(2**31), 2**31 - 1)
+    sums[::5] = rng.integers(-(2**31), 2**31, len(sums[::5]))
     found = np.zeros(count, np.int8)
     library = ctypes.CDLL(str(tmp_path / "round.so"))
     library.all(*(ctypes.c_void_p(array.ctypes.data) for array in (sums, scales, found)), count)
@@ -189,6 +192,71 @@ def test_floats_in_software_round_as_float32_does(host_gcc: None, tmp_path: Path
     by = np.where(n < 0, -n, n + 1).astype(np.float32)
     wanted = np.stack([a + b, exact, a / b, b / by, np.rint(a), np.float32(n << (np.arange(count) & 3))], axis=1)
     assert np.array_equal(found, wanted)
+
+
+MEANS = """
+void all(const int *n, const float *scales, const int8_t *x, int8_t *y, int count) {
+    for (int i = 0; i < count; i++, n += 5, scales += 2, x += 64, y += 64) {
+        const struct pool one = {.channels = 1, .in_h = 8, .in_w = 8, .out_h = n[0], .out_w = n[0], .kernel_h = n[1],
+            .kernel_w = n[1], .stride_h = n[2], .stride_w = n[2], .dilation_h = 1, .dilation_w = 1, .pad_top = n[3],
+            .pad_left = n[3], .x_zero = n[4] >> 1, .y_zero = -n[4] / 3, .whole_windows = n[4] & 1,
+            .x_scale = scales[0], .y_scale = scales[1]};
+        average_pool(&one, x, y);
+    }
+}
+"""
+
+
+def in_integers_and_floats(folder: Path, kernels: str, text: str, arrays: Sequence[npt.NDArray[Any]]) -> list[Any]:
+    """Return what `all` of a C text writes, without a floating-point unit and with one; a row of 64 for each input."""
+    parts = [(SOURCES / name).read_text() for name in ("common.c", "requantise.c", kernels)]
+    (folder / "all.c").write_text("\n".join([*parts, text]))
+    found = []
+    for name in ("integers", "floats"):
+        defined = ["-DNET_INTEGER_ROUNDING"] if name == "integers" else []
+        argv = ["gcc", "-O2", "-shared", "-fPIC", *defined, "all.c", "-o", f"{name}.so", "-lm"]
+        subprocess.run(argv, cwd=folder, check=True)
+        count = len(arrays[0])
+        found.append(np.zeros((count, 64), np.int8))
+        pointers = (ctypes.c_void_p(one.ctypes.data) for one in (*arrays, found[-1]))
+        ctypes.CDLL(str(folder / f"{name}.so")).all(*pointers, count)
+    assert len(np.unique(found[0])) == 256
+    return found
+
+
+def test_means_in_integers_are_those_in_floats(host_gcc: None, tmp_path: Path) -> None:
+    rng, count = np.random.default_rng(0), 20_000
+    kernel, stride = rng.integers(1, 9, count), rng.integers(1, 4, count)
+    pad = np.minimum(rng.integers(0, 2, count), kernel - 1)
+    sides = (8 + 2 * pad - kernel) // stride + 1
+    numbers = np.stack([sides, kernel, stride, pad, rng.integers(-128, 128, count)], axis=1).astype(np.int32)
+    scales = np.exp(rng.uniform(-12, 3, (count, 2))).astype(np.float32)
+    ratios = np.exp(rng.uniform(-2, 3, count)).astype(np.float32)
+    ratios[::3], ratios[1::3] = 1, np.round(ratios[1::3] * 8) / 8  # with them sums lie on ties, or next to one
+    scales[:, 1] = scales[:, 0] / np.maximum(ratios, np.float32(0.125))
+    x = rng.integers(-128, 128, (count, 64), dtype=np.int8)
+    assert np.array_equal(*in_integers_and_floats(tmp_path, "pooling.c", MEANS, (numbers, scales, x)))
+
+
+PRODUCTS = """
+void all(const int *zeros, const float *scales, const int8_t *a, const int8_t *b, int8_t *y, int count) {
+    for (int i = 0; i < count; i++, zeros += 3, a += 64, b += 64, y += 64) {
+        const struct pairs one = {.counts = {1, 1, 64}, .steps_a = {0, 0, 1}, .steps_b = {0, 0, 1},
+            .scale_a = scales[i], .zero_a = zeros[0], .zero_b = zeros[1], .fixed = zeros[2]};
+        mul(&one, a, b, y);
+    }
+}
+"""
+
+
+def test_products_in_integers_are_those_in_floats(host_gcc: None, tmp_path: Path) -> None:
+    rng, count = np.random.default_rng(0), 40_000
+    zeros = rng.integers(-128, 128, (count, 3), dtype=np.int32)
+    scales = np.exp(rng.uniform(-12, 0, count)).astype(np.float32)
+    scales[::3] = 2.0 ** rng.integers(-12, 1, len(scales[::3]))  # products lie on ties
+    scales[1::3] = 1 / (2 * rng.integers(3, 2000, len(scales[1::3])))  # or next to one
+    a, b = rng.integers(-128, 128, (2, count, 64), dtype=np.int8)
+    assert np.array_equal(*in_integers_and_floats(tmp_path, "elementwise.c", PRODUCTS, (zeros, scales, a, b)))
 
 
 def test_no_name_of_the_model_reaches_the_c() -> None:

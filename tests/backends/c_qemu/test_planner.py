@@ -96,3 +96,10 @@ def test_buffers_that_live_together_overlap_only_as_they_may(seed: int) -> None:
 def test_a_plan_is_the_same_every_time() -> None:
     buffers = random_buffers(random.Random(3))
     assert plan(buffers) == plan(list(buffers))
+
+
+def test_an_output_and_scratch_find_the_smallest_place_by_chance() -> None:
+    # y ends 320 behind x's end, scratch behind y: 4096 + 320 + 403. Placed by time or size, y lies in front: 9 more.
+    x, scratch = Buffer("x", 4096, 0, 1), Buffer("scratch", 403, 1, 1, is_scratch=True)
+    buffers = [x, Buffer("y", 384, 1, 2, (("x", Lag(329, 320)),)), scratch]
+    assert plan(buffers).arena_bytes == lower_bound_bytes(buffers) == 4819

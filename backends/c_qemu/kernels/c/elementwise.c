@@ -46,8 +46,22 @@ SHARED void add(const struct pairs *l, const int8_t *first, const int8_t *second
 SHARED int32_t mul_exactly(const struct pairs *l, int32_t product) {
     return nearest(sum_of(to_24_bits(times(product, bits_of(l->scale_a))), fixed_of(l)));
 }
+#if !defined(NET_SMALL)
+INLINE int8_t mul_pair(const struct pairs *l, int32_t product, factor by, int32_t zero) {
+    int32_t made;
+    return saturate(is_rounded(product, by, &made) ? made + zero : mul_exactly(l, product));
+}
+#endif
 SHARED void mul(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
     WRITES;
+#if !defined(NET_SMALL)
+    const factor by = factor_of(l->scale_a);
+    const int32_t zero = nearest(fixed_of(l));
+    if ((unsigned)(by.shift - 1) < 28u) {
+        FOR_PAIRS(mul_pair(l, (*a - l->zero_a) * (*b - l->zero_b), by, zero))
+        return;
+    }
+#endif
     FOR_PAIRS(saturate(mul_exactly(l, (*a - l->zero_a) * (*b - l->zero_b))))
 }
 #else

@@ -38,8 +38,13 @@ SHARED void max_pool(const struct pool *l, const int8_t *x, int8_t *y) {
     FOR_WINDOWS(largest)
 }
 
+#if defined(WITHOUT_FLOATS)
+#define SLOWLY SHARED
+#else
+#define SLOWLY INLINE
+#endif
 /* A float sum of real values, row by row; the zero point is added before rounding. */
-INLINE int8_t mean(const struct pool *l, const int8_t *from, int top, int bottom, int left, int right) {
+SLOWLY int8_t mean(const struct pool *l, const int8_t *from, int top, int bottom, int left, int right) {
     const int values = l->whole_windows ? l->kernel_h * l->kernel_w : (bottom - top) * (right - left);
     if (values == 0) return (int8_t)l->y_zero;
 #if defined(WITHOUT_FLOATS) && defined(NET_SMALL)
@@ -58,9 +63,50 @@ INLINE int8_t mean(const struct pool *l, const int8_t *from, int top, int bottom
     return saturate(rounded_float(sum / (float)values / l->y_scale + (float)l->y_zero));
 #endif
 }
+#if defined(WITHOUT_FLOATS) && !defined(NET_SMALL)
+/* What makes a whole window's sum of integers its value; at most `doubt` (in 2^-32, 0: unknown) from what floats give. */
+typedef struct {
+    int32_t significand; /* 24 bits */
+    int shift;           /* to 2^-32 */
+    uint32_t doubt;
+} averaging;
+/* With v values of at most 255, r = x_scale / y_scale: v products and sums are off by 2^-24 of 255 r (v / 2 + 1.5),
+   three quotients and sums and the factor's two by 255 r + 128 each at most. */
+INLINE averaging averaging_of(const struct pool *l) {
+    const int values = l->kernel_h * l->kernel_w;
+    const float ratio = l->x_scale / l->y_scale;
+    const int above = (int)(bits_of(ratio) >> 23) - 126; /* ratio < 2^above */
+    const uint32_t bits = bits_of(ratio / (float)values);
+    averaging made = {(int32_t)((bits & 0x7FFFFFu) | 0x800000u), (int)(bits >> 23) - 118, 0};
+    if (above <= 6 && values <= 1024 && made.shift >= -60 && made.shift <= 12)
+        made.doubt = 256 * ((255u << (above > 0 ? above : 0)) * (uint32_t)(values / 2 + 8) + 512);
+    if (made.doubt >> 30) made.doubt = 0;
+    return made;
+}
+INLINE int8_t mean_by(const struct pool *l, averaging by, const int8_t *from, int top, int bottom, int left, int right) {
+    const int count = (bottom - top) * (right - left);
+    if (by.doubt && (l->whole_windows || count == l->kernel_h * l->kernel_w)) {
+        int32_t sum = -l->x_zero * count;
+        for (int h = top; h < bottom; h++)
+            for (int w = left; w < right; w++) sum += from[h * l->dilation_h * l->in_w + w * l->dilation_w];
+        const int64_t product = (int64_t)sum * by.significand;
+        const int64_t value = by.shift > 0 ? product * (1 << by.shift) : product >> -by.shift;
+        const uint32_t fraction = (uint32_t)value;
+        if (__builtin_expect(fraction - 0x80000000u + by.doubt >= 2 * by.doubt, 1))
+            return saturate((int32_t)(value >> 32) + (int32_t)(fraction >> 31) + l->y_zero);
+    }
+    return mean(l, from, top, bottom, left, right);
+}
+#define mean_of(l, ...) mean_by(l, by, __VA_ARGS__)
+#else
+#define mean_of mean
+#endif
 SHARED void average_pool(const struct pool *l, const int8_t *x, int8_t *y) {
     WRITES;
-    FOR_WINDOWS(mean)
+#if defined(WITHOUT_FLOATS) && !defined(NET_SMALL)
+    const averaging by = averaging_of(l);
+#endif
+    FOR_WINDOWS(mean_of)
 }
 
 SHARED void global_pool(const struct pool *l, const int8_t *x, int8_t *y) {

@@ -87,17 +87,34 @@ INLINE factor factor_of(float scale) {
     made.shift = 125 - (int)(made.bits >> 23);
     return made;
 }
-/* The product's high word decides, unless it lies next to a tie, where float's two roundings may differ from it: the
-   sum's and the product's are at most 2^-24 each, of values below 256. */
-INLINE int32_t requantise(int32_t sum, factor by) {
-#if !defined(NET_SMALL)
-#if defined(NET_WIDE_SCALES) /* some layer's scales are outside [2^-30, 1/4) */
-    if ((unsigned)(by.shift - 1) >= 28u) return round_exactly(sum, by.bits);
+#if defined(NET_WIDE_SCALES) && !defined(NET_SMALL)
+/* Some layer's scales are outside [2^-30, 1/4). From 1/4 on sums of 2048 saturate; smaller ones are floats as they are. */
+SHARED int32_t round_widely(int32_t sum, int32_t significand, int shift, uint32_t bits) {
+    if (shift > 0 || shift < -20) return round_exactly(sum, bits);
+    if (sum >= 2048) return 512;
+    if (sum <= -2048) return -512;
+    const int64_t product = (int64_t)sum * significand * (1 << -shift);
+    const uint32_t fraction = (uint32_t)product;
+    if (fraction - 0x7FFC0000u < 0x80000u) return round_exactly(sum, bits);
+    return (int32_t)(product >> 32) + (int32_t)(fraction >> 31);
+}
 #endif
+/* Whether the product's high word decides: not where it lies next to a tie, where float's two roundings may differ from
+   it. The sum's and the product's are at most 2^-24 each, of values below 256; a zero point's may come to them. */
+INLINE int is_rounded(int32_t sum, factor by, int32_t *made) {
     const int64_t product = (int64_t)sum * by.significand;
     const int32_t high = (int32_t)(product >> 32);
     const uint32_t fraction = (uint32_t)high << (32 - by.shift) | (uint32_t)product >> by.shift;
-    if (__builtin_expect(fraction - 0x7FFC0000u >= 0x80000u, 1)) return (high >> by.shift) + (int32_t)(fraction >> 31);
+    *made = (high >> by.shift) + (int32_t)(fraction >> 31);
+    return __builtin_expect(fraction - 0x7FFC0000u >= 0x80000u, 1);
+}
+INLINE int32_t requantise(int32_t sum, factor by) {
+#if !defined(NET_SMALL)
+#if defined(NET_WIDE_SCALES)
+    if ((unsigned)(by.shift - 1) >= 28u) return round_widely(sum, by.significand, by.shift, by.bits);
+#endif
+    int32_t made;
+    if (is_rounded(sum, by, &made)) return made;
 #endif
     return round_exactly(sum, by.bits);
 }
