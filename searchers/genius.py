@@ -2,21 +2,18 @@
 
 from typing import ClassVar
 
-from pydantic import NonNegativeFloat, ValidationError
+from pydantic import NonNegativeFloat
 
 from automcu_ray.core.training_recipe import Positive
 from automcu_ray.networks.candidate import Candidate
-from automcu_ray.networks.cell import CellSpec
-from automcu_ray.networks.cell_space import CellSpace
-from automcu_ray.networks.graph import ConstructibilityError
-from automcu_ray.networks.spec import explain
 from automcu_ray.problem.task import Form, Task
 from automcu_ray.runtime.config import Plugin
 from searchers.dialogue import prompts
 from searchers.dialogue.dialogue import Dialogue, Sampling, Script
 from searchers.dialogue.llm_proposer import LLMProposer
+from searchers.dialogue.notations import CellNotation
 from searchers.dialogue.pacing import OnStall, Pacing, Share
-from searchers.dialogue.reply_parsing import read_object, unusable
+from searchers.dialogue.reply_parsing import read_object, read_one
 from searchers.dialogue.reply_schemas import cell_schema
 from searchers.engines.base import Engine, Reply
 from searchers.proposer import SearchState
@@ -38,6 +35,7 @@ class Genius(LLMProposer):
         on_stall: then the search ends, or `fill` goes on alone.
         fill: a searcher that proposes where the engine is stuck.
         mend: above 0, a repeat becomes a cell that differs in one operation, without asking.
+        repeats: an answer may name a cell that was tried: as published, where nothing but the prompt asks for others.
     """
 
     proposes: ClassVar[tuple[Form, ...]] = ("cell",)
@@ -58,8 +56,10 @@ class Genius(LLMProposer):
         on_stall: OnStall = "end",
         fill: Plugin | None = None,
         mend: Share = 1.0,
+        repeats: bool = False,
     ) -> None:
-        self.shown = shown
+        self.shown, self.repeats = shown, repeats
+        self.notation = CellNotation(task.cells)
         super().__init__(
             task,
             seed=seed,
@@ -77,24 +77,22 @@ class Genius(LLMProposer):
         return 0 if waits else super().wanted(state)
 
     def script(self, size: int) -> Script:
-        prompt, space = prompts.cell(self.task, self.records, self.shown), self.task.cells
+        notation = self.notation
+        prompt = prompts.cell(self.task, self.records, self.shown, notation)
+        named = () if self.repeats else (notation.write(record.candidate) for record in self.records)
+        schema = cell_schema(notation.pattern({cell for cell in named if cell}))
 
         def hold(dialogue: Dialogue) -> list[Candidate]:
-            return [dialogue.ask("cell", 0, prompt, cell_schema(), lambda reply: read_cell(reply, space))]
+            return [dialogue.ask("cell", 0, prompt, schema, lambda reply: read_cell(reply, notation))]
 
         return hold
 
 
-def read_cell(reply: Reply, space: CellSpace) -> Candidate:
+def read_cell(reply: Reply, notation: CellNotation) -> Candidate:
     """Return the cell in a reply.
 
     Raises:
-        UnusableReply: no JSON object, not six known operations, or no network.
+        UnusableReply: no JSON object, not six known letters, or no network.
     """
-    try:
-        cell = CellSpec.model_validate(read_object(reply))
-        return space.candidate(list(cell.operations))
-    except ValidationError as error:
-        raise unusable(explain(error)) from error
-    except ConstructibilityError as error:
-        raise unusable(str(error)) from error
+    found = read_object(reply)
+    return read_one(found.get("cell", found), notation)  # rules answer with operations

@@ -40,7 +40,8 @@ class Mixed(Proposer):
         seed: of every proposer.
         engine: what answers the one proposer that asks an engine; None is the rule-based `offline`.
         proposers: names of searchers, perhaps with options; at most one that asks an engine. Default `capacity` and
-            `evolution`, and `llm_memory` where a language model answers: rules add nothing to these two.
+            `evolution`, and `llm_memory` where a language model answers: rules add nothing to these two, and a search
+            of a table is over before a model has answered.
         discount: what remains of a record's weight after each further one.
         exploration: how much a proposer that has not been asked for long is worth.
         usd_per_hour: what an hour of the machine is worth, to compare it with an engine's price.
@@ -120,13 +121,21 @@ class Mixed(Proposer):
         return sum(proposer.ordered for proposer in self.proposers.values())
 
     def _ranking(self) -> list[str]:
-        """Return the proposers, best first; what a conversation was asked for counts as under way."""
+        """Return the proposers, best first; what a conversation was asked for counts as under way.
+
+        A model comes last until every other proposer has an outcome: before, there is nothing that it could learn from,
+        and the first question to one on this machine loads it.
+        """
         asking = self.asking
         if asking is None:
             return self.bandit.ranking(self.under_way)
         name = asking.table_name
         ranking = self.bandit.ranking(self.under_way + Counter({name: asking.coming}))
-        return [name, *(other for other in ranking if other != name)] if asking.owed else ranking
+        others = [other for other in ranking if other != name]
+        if asking.owed:
+            return [name, *others]
+        early = not asking.engine.instant and not all(self.bandit.arms[other].pulls for other in others)
+        return [*others, name] if early else ranking
 
     def _signed(self, name: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates that say who proposed them; rules that stand in for a language model say so themselves."""
@@ -144,7 +153,8 @@ class Mixed(Proposer):
 
 
 def _usual(task: Task, engine: Engine | None) -> tuple[Plugin, ...]:
-    asks = engine is not None and engine.is_language_model and task.form in LLMMemory.proposes
+    answers = engine is not None and engine.is_language_model and not task.on_table
+    asks = answers and task.form in LLMMemory.proposes
     return tuple(Plugin(name=name) for name in (*FREE, *([ASKING] if asks else [])))
 
 

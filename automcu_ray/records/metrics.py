@@ -17,6 +17,7 @@ class Metrics(FrozenModel):
     they finished; None before the first feasible one. It is the int8 network's, as deployed, but for trials that ASHA
     stopped, which have the float network's. As long are `anytime_seconds` (of work since the run began),
     `anytime_tokens` and `anytime_usd`: what had been spent by then.
+    `by_engine` are the trained candidates that an engine named: not its fixes and morphs, nor what came in its place.
     `feasible_at_first_ask` is the share of proposals (repeats count, failures of an engine do not) that every rung let
     through. `failure_rate` is the share that was no network, broke, or was trained although it cannot be deployed.
     `hypervolume` is the share of the box (accuracy 0 to 1, RAM and Flash 0 to their limits) that some trained network
@@ -27,6 +28,7 @@ class Metrics(FrozenModel):
     proposals: int
     trained: int
     distinct: int
+    by_engine: int = 0
     anytime: tuple[float | None, ...]
     anytime_seconds: tuple[float, ...] = ()
     anytime_tokens: tuple[int, ...] = ()
@@ -92,6 +94,7 @@ def metrics(
         proposals=len(records),
         trained=len(trained),
         distinct=len({record.candidate.hash for record in records if record.candidate.hash}),
+        by_engine=sum(records[at].candidate.talk > 0 for at in trained),
         anytime=tuple(None if best == -math.inf else best for best in so_far),
         anytime_seconds=tuple(worked_seconds(times[at], started_at_s, times) for at in trained) if started_at_s else (),
         anytime_tokens=tuple(spent[at + 1].tokens for at in trained),

@@ -17,7 +17,7 @@ from automcu_ray.sizing.repair import BoundCheck, smallest_change
 from automcu_ray.sizing.size_model import Overhead
 
 _MOST_STEPS = 16  # channels that a group of layers may lose
-_MARGIN_BYTES = (32, 192)  # of RAM and Flash: other widths make other code, by so much in most networks
+_MARGINS_BYTES = ((32, 192), (0, 0))  # of RAM and Flash: other widths make other code, by so much in most networks
 _SHARES = 32  # of all widths, where no single group is enough
 _KEEPS_WIDTH = ("residual", "bottleneck", "mbconv", "depthwise", "max_pool", "avg_pool")
 
@@ -31,8 +31,9 @@ def mended(
     """Return a spec that should fit in place of a refused one, None where no small change does.
 
     First the fixes that the refusal names, then the smallest change of one field, then layers that a skip ties, all
-    narrowed together, then all layers by one share. Each has to keep all operators but their widths: what loses a skip,
-    or gets a projection in place of one, is another network and no fix.
+    narrowed together, then all layers by one share; where none of these leaves a margin for other code, those without.
+    Each has to keep all operators but their widths: what loses a skip, or gets a projection in place of one, is another
+    network and no fix.
 
     Args:
         record: the refusal.
@@ -44,8 +45,21 @@ def mended(
     candidate, report = record.candidate, record.feasibility
     if candidate.spec is None or report is None:
         return None
-    before, space = task.space.graph(candidate.spec), task.space
-    expect = _measured(record, before, task) or expect
+    before = task.space.graph(candidate.spec)
+    for margin in _MARGINS_BYTES:
+        measured = _measured(record, before, task, margin)
+        if (found := _smallest(record, task, check_bounds, measured or expect, known)) or measured is None:
+            return found
+    return None
+
+
+def _smallest(
+    record: Record, task: Task, check_bounds: BoundCheck, expect: Expect, known: Collection[str]
+) -> Candidate | None:
+    """Return the smallest change after which a network is expected to fit."""
+    candidate, report, space = record.candidate, record.feasibility, task.space
+    assert candidate.spec is not None and report is not None
+    before = space.graph(candidate.spec)
 
     def fits(graph: Graph) -> bool:
         if topology(graph) != topology(before) or check_bounds(graph, task):
@@ -74,7 +88,7 @@ def topology(graph: Graph) -> tuple[object, ...]:
     return tuple((op.kind, op.inputs, op.groups > 1) for op in graph.ops)
 
 
-def _measured(record: Record, before: Graph, task: Task) -> Expect | None:
+def _measured(record: Record, before: Graph, task: Task, margin: tuple[int, int]) -> Expect | None:
     """Return how the sizes of a changed network follow from what this one measured; None where it was not linked."""
     report = record.feasibility
     assert report is not None
@@ -84,7 +98,7 @@ def _measured(record: Record, before: Graph, task: Task) -> Expect | None:
     model = shipped(task.target.core).scaled_to(before, report.instructions) if report.instructions else None
 
     def expected(graph: Graph) -> Estimate:
-        sizes = overhead.on_top_of(footprint(graph, task.precision), error=_MARGIN_BYTES)
+        sizes = overhead.on_top_of(footprint(graph, task.precision), error=margin)
         return sizes if model is None else sizes.replace(instructions=model.estimate(graph))
 
     return expected

@@ -56,6 +56,11 @@ def _kb(size: int | None) -> float | None:
     return None if size is None else size / BYTES_PER_KB
 
 
+def _by_engine(run: RunResult) -> int | None:
+    found = run.metrics
+    return found.by_engine if found.tokens or found.by_engine else None  # others have asked none
+
+
 _TEST = Column("test %", lambda run: _percent(run.test_accuracy), 2)
 _VALIDATION = Column("best validation %", lambda run: _percent(run.metrics.best), 2)
 _FIRST = Column("first ask validation %", lambda run: _percent(_first(run)), 2)
@@ -68,6 +73,7 @@ _COLUMNS = (
     Column("failed calls", lambda run: run.metrics.failed_calls if run.metrics.calls else None, 1),
     Column("trained", lambda run: run.metrics.trained, 1),
     Column("distinct", lambda run: run.metrics.distinct, 1),
+    Column("by engine", _by_engine, 1),
     Column("tokens", lambda run: run.metrics.tokens or None, 0),
     Column("US dollars", lambda run: run.metrics.usd or None, 4),
     Column("seconds", lambda run: run.seconds, 1),

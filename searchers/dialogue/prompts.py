@@ -20,6 +20,7 @@ from automcu_ray.sizing.instruction_model import shipped
 from searchers.dialogue import rows
 from searchers.dialogue.asked import goal, head, kind, thing
 from searchers.dialogue.feedback_memory import OUTCOME_CHARS, Memory
+from searchers.dialogue.notations import CellNotation
 from searchers.dialogue.record_selection import Shown, figures, summary
 from searchers.dialogue.reply_schemas import Advice, vocabulary
 from searchers.engines.base import Message, Prompt, Subject
@@ -117,7 +118,7 @@ class Prompter(NamedTuple):
         return system, Message(role="user", content=said)
 
 
-def cell(task: Task, records: Sequence[Record], most: int = 20) -> Prompt:
+def cell(task: Task, records: Sequence[Record], most: int, notation: CellNotation) -> Prompt:
     """Return the prompt of the `genius` baseline: at most so many of the cells so far, and what became of them.
 
     Half of them are the best, the others the latest, oldest first; repeats are counted, so that no run makes it grow.
@@ -128,7 +129,7 @@ def cell(task: Task, records: Sequence[Record], most: int = 20) -> Prompt:
     kept = {record.candidate.number for record in (*best, *others[max(0, len(others) - most + len(best)) :])}
     shown = [record for record in own if record.candidate.number in kept]
     tried = [
-        (record.candidate.cell.compact() if record.candidate.cell else {})
+        ({"cell": notation.write(record.candidate)} if record.candidate.cell else {})
         | (
             {"val_accuracy_percent": round(100 * record.accuracy, 2)}
             if record.status == "ok"
@@ -137,7 +138,7 @@ def cell(task: Task, records: Sequence[Record], most: int = 20) -> Prompt:
         for record in shown
     ]
     repeats = len(records) - len(own)
-    system = Message(role="system", content=render("cell_system", task=task))
+    system = Message(role="system", content=render("cell_system", task=task, letters=notation.letters))
     question = Message(role="user", content=render("cell", tried=tried, repeats=repeats, untold=len(own) - len(shown)))
     return Prompt((system, question), Subject(task=task, records=tuple(records)))
 

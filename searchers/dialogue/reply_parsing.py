@@ -74,13 +74,18 @@ def read_networks(reply: Reply, notation: Notation, count: int) -> tuple[list[Ca
     good, bad = [], []
     for entry in found[:count]:
         try:
-            good.append(_read(entry, notation).replace(**about))
+            good.append(read_one(entry, notation).replace(**about))
         except UnusableReply as error:
             bad.append(Candidate(violations=(error.violation,), reply=json.dumps(entry)[:REPLY_CHARS]))
     return good, bad
 
 
-def _read(entry: Any, notation: Notation) -> Candidate:
+def read_one(entry: Any, notation: Notation) -> Candidate:
+    """Return the candidate that a line, or its JSON, stands for.
+
+    Raises:
+        UnusableReply: it is none, or cannot be built.
+    """
     try:
         return notation.read(entry)
     except ConstructibilityError as error:

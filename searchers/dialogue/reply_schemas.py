@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from automcu_ray.networks.cell import CellSpec
 from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.search_space import BOTTLENECK, Space
 from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
@@ -93,10 +92,10 @@ def networks_schema(pattern: str, count: int) -> dict[str, Any]:
 
 
 @lru_cache
-def cell_schema() -> dict[str, Any]:
-    """Return the JSON schema of a NAS-Bench-201 cell."""
-    schema: dict[str, Any] = _narrow(CellSpec.model_json_schema())
-    return schema
+def cell_schema(pattern: str) -> dict[str, Any]:
+    """Return the JSON schema of one NAS-Bench-201 cell, a line that keeps to a pattern."""
+    fields = {"cell": {"type": "string", "pattern": f"^(?:{pattern})$"}}
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 @lru_cache

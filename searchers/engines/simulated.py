@@ -80,9 +80,8 @@ class SimulatedEngine(Engine):
         if "tool" in fields:
             return self._call(request, text, rng)
         rows, limit = read_rows(text), _flash_limit(text)
-        if "operations" in fields:
-            names = fields["operations"]["items"]["enum"]
-            return {"operations": [rng.choice(names) for _ in range(6)]}
+        if "cell" in fields:
+            return {"cell": "".join(rng.choices(_CELL_LETTERS, k=6))}
         count = fields.get("networks", fields.get("candidates", {})).get("maxItems", 1)
         cells = not limit and "six letters" in text
         letters = "abcde" if "stay hidden" in text else _CELL_LETTERS

@@ -1,11 +1,10 @@
 """The GENIUS baseline against scripted answers: one cell at a time, every result known before the next one."""
 
 import json
+import re
 
-from automcu_ray.networks.cell import OPERATIONS, CellSpec
 from automcu_ray.problem.task import Task
 from automcu_ray.testing.searcher_contract import ask, story
-from searchers.dialogue.reply_schemas import cell_schema
 from searchers.engines.base import Request
 from searchers.tune_searchers import GeniusSearch
 from tests.searchers.sections import read_sections
@@ -14,7 +13,7 @@ from tests.searchers.test_llm_memory import Scripted, settle
 
 def answer(request: Request) -> str:
     """A cell that depends on the number of the conversation."""
-    return json.dumps({"operations": [OPERATIONS[(request.talk >> at) % 5] for at in range(6)]})
+    return json.dumps({"cell": "".join("ns13p"[(request.talk >> at) % 5] for at in range(6))})
 
 
 def train(searcher: GeniusSearch, trials: int) -> None:
@@ -35,13 +34,22 @@ def test_every_prompt_holds_every_result_before(task: Task) -> None:
     searcher.lookahead = 4
     train(searcher, 4)
     assert [len(tried(request) or []) for request in engine.asked[:4]] == [0, 1, 2, 3]
-    first = CellSpec.model_validate_json(answer(engine.asked[0]))
-    assert tried(engine.asked[1]) == [{"operations": list(first.operations), "val_accuracy_percent": 50.0}]
-    assert all(request.json_schema == cell_schema() and request.temperature == 0 for request in engine.asked)
+    first = json.loads(answer(engine.asked[0]))["cell"]
+    assert tried(engine.asked[1]) == [{"cell": first, "val_accuracy_percent": 50.0}]
+    assert all(request.temperature == 0 for request in engine.asked)
+
+
+def test_a_cell_that_was_tried_is_not_in_the_grammar_unless_repeats_are_allowed(task: Task) -> None:
+    for repeats in (False, True):
+        engine = Scripted(answer)
+        train(GeniusSearch(task, engine=engine, repeats=repeats), 3)
+        named = [json.loads(answer(request))["cell"] for request in engine.asked[:2]]
+        pattern = engine.asked[2].json_schema["properties"]["cell"]["pattern"]
+        assert [bool(re.fullmatch(pattern, cell)) for cell in [*named, "ppps13"]] == [repeats, repeats, True]
 
 
 def test_a_repeat_is_a_record_and_told_to_the_model(task: Task) -> None:
-    engine = Scripted(lambda request: json.dumps({"operations": ["skip_connect"] * 6}))
+    engine = Scripted(lambda request: json.dumps({"cell": "ssssss"}))
     searcher = GeniusSearch(task, engine=engine, mend=0)
     train(searcher, 1)
     settle(searcher, records=2)
@@ -52,15 +60,15 @@ def test_a_repeat_is_a_record_and_told_to_the_model(task: Task) -> None:
     assert [request.temperature for request in engine.asked[:3]] == [0, 0, 0.2]  # a repeat warms the next request
 
 
-def test_five_operations_or_an_unknown_one_get_one_repair_then_a_record(task: Task) -> None:
-    for operations in (["none"] * 5, ["none"] * 5 + ["conv_7x7"]):
-        engine = Scripted(lambda request, names=operations: json.dumps({"operations": names}))  # type: ignore[misc]
+def test_five_letters_or_an_unknown_one_get_one_repair_then_a_record(task: Task) -> None:
+    for cell in ("nnnnn", "nnnnn7"):
+        engine = Scripted(lambda request, cell=cell: json.dumps({"cell": cell}))  # type: ignore[misc]
         searcher = GeniusSearch(task, engine=engine)
         searcher.budget.proposals = 1
         settle(searcher, records=1)
         assert [request.role for request in engine.asked] == ["cell", "repair"]
         assert searcher.repository.records[0].status == "invalid"
-        assert "operations" in searcher.repository.records[0].reason
+        assert "a cell is six letters" in searcher.repository.records[0].reason
 
 
 def test_rules_stand_in_for_a_model_and_change_one_operation_of_the_best(task: Task) -> None:

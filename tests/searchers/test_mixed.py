@@ -118,6 +118,24 @@ def test_a_slow_engine_blocks_nobody_and_its_candidates_come_as_soon_as_they_are
     assert "llm_memory" in proposers(searcher)
 
 
+def test_a_model_is_asked_once_every_other_proposer_has_an_outcome(task: Task) -> None:
+    engine = Slow()
+    searcher = mixed(task, LLM_MEMORY, EVOLUTION, RANDOM, engine=engine)
+    llm, searcher.lookahead = searcher.proposer.asking, 1
+    assert llm is not None
+    begun = []
+    for number in range(4):
+        drive(searcher, 1, first=number)
+        begun.append((llm.begun > 0, {name for name, arm in searcher.proposer.bandit.arms.items() if arm.pulls}))
+    engine.released.set()
+    assert not begun[0][0] and begun[-1][0] and all({"evolution", "random"} <= heard for asked, heard in begun if asked)
+
+
+def test_a_search_of_a_table_is_over_before_a_model_has_answered(task: Task, cells: Task) -> None:
+    asked = [MixedSearch(about, engine=Slow()).proposer.asking is not None for about in (task, cells)]
+    assert asked == [True, False]
+
+
 def test_a_dead_engine_ends_its_own_proposals_only(task: Task) -> None:
     engine = Scripted(lambda request: REFUSED, instant=True)
     slow = Plugin.model_validate({"name": "llm_memory", "patience": 1})

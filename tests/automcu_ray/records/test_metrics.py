@@ -47,6 +47,16 @@ def test_figures_of_a_run() -> None:
     assert found.hypervolume == pytest.approx(0.5 * 0.5 * 0.5)  # the third is at the limit: no room left
 
 
+def test_what_an_engine_named_and_was_trained_is_counted_without_what_the_loop_made_of_it() -> None:
+    records = [record(1, "ok", 0.5), record(2, "ok", 0.6), record(3, "infeasible"), record(4, "ok", 0.7)]
+    talks, origins = (0, 1, 2, 0), (0, 0, 0, 3)
+    told = [
+        one.replace(candidate=one.candidate.replace(talk=talk, origin=origin))
+        for one, talk, origin in zip(records, talks, origins, strict=True)
+    ]
+    assert metrics(told, ram_limit_bytes=100, flash_limit_bytes=100).by_engine == 1
+
+
 def test_a_network_trained_in_vain_counts_as_trained_and_as_a_failure() -> None:
     records = [
         record(1, "infeasible", 0.9, ram=200),

@@ -73,3 +73,13 @@ def test_what_is_known_already_is_no_cure() -> None:
     assert first is not None
     second = mended(record, task, check_bounds, lambda graph: None, known={first.hash})
     assert second is not None and second.hash != first.hash
+
+
+def test_where_nothing_leaves_a_margin_for_other_code_a_change_without_one_is_tried() -> None:
+    spec = read(
+        {"type": "conv", "out_channels": 4}, {"type": "pointwise", "out_channels": 4}
+    )  # some 150 bytes of weights
+    task, record = near_miss(spec, 0.002)
+    found = mended(record, task, check_bounds, lambda graph: None)
+    assert found is not None and found.spec is not None
+    assert sizes(task, task.space.graph(found.spec))[1] <= task.flash_limit_bytes

@@ -1,7 +1,9 @@
 import json
 import pickle
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,27 @@ def test_a_batch_of_unlike_requests_answers_each_as_if_alone(engine: HfLocalEngi
     pick = {"text", "finish_reason", "prompt_tokens", "completion_tokens"}
     assert [reply.model_dump(include=pick) for reply in together] == [reply.model_dump(include=pick) for reply in alone]
     assert together[0].text == together[4].text
+
+
+def test_requests_of_threads_that_wait_at_once_are_one_batch_and_each_gets_its_own_reply(
+    engine: HfLocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [free(seed, max_tokens=8) for seed in range(3)]
+    alone = [ask(engine, one)[0].text for one in asked]
+    batches, reply = [], hf_local._LoadedModel.reply
+
+    def note(model: Any, requests: Sequence[Request], threads: int) -> list[Reply]:
+        batches.append(len(requests))
+        return reply(model, requests, threads)
+
+    monkeypatch.setattr(hf_local._LoadedModel, "reply", note)
+    with ThreadPoolExecutor(3) as threads:
+        with hf_local._LOCK:
+            replies = [threads.submit(engine.complete, [one]) for one in asked]
+            while len(hf_local._WAITING[engine._key]) < len(asked):
+                time.sleep(0.001)
+        assert [future.result(timeout=60)[0].text for future in replies] == alone
+    assert batches == [3]
 
 
 def test_a_reply_that_is_cut_says_so_and_counts(engine: HfLocalEngine, folder: Path) -> None:
