@@ -1,12 +1,13 @@
 """Which candidates are trained fully next, and which finalists ship."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from statistics import median
 
 from automcu_ray.core.feasibility import FeasibilityReport
 from automcu_ray.core.objective import Aim
 from automcu_ray.problem.task import Task
-from automcu_ray.records.finalist_selection import rank_for_finals
+from automcu_ray.records.finalist_selection import by_promise, rank_for_finals
 from automcu_ray.records.record import Finalist, Record
 
 WAVES = 3  # of finalists at most, where none can ship or the cheapest network is sought
@@ -73,8 +74,8 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
     """Return who may be cheaper than the best that is accurate enough, or the first to be, the cheapest first.
 
     Finalists teach how many of a proxy's mistakes remain after full training: by that it is foreseen who will be
-    accurate enough. Nobody is taken who was no more accurate than one that fell short. While none is accurate enough
-    and nobody is foreseen to be, the most accurate one is the best that can be tried.
+    accurate enough. Nobody is taken who promised less than one that fell short. While none is accurate enough and no one
+    is foreseen to be, the one that promises most is the best that can be tried.
     """
     by_hash = {record.candidate.hash: record for record in ranked}
     tried = [(by_hash[one.hash], _accuracy(one)) for one in done if one.training and one.hash in by_hash]
@@ -82,18 +83,19 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
         return []
     remains = median((1 - full) / max(_LEAST_ERROR, 1 - record.accuracy) for record, full in tried)
     costs = [cost for record, full in tried if full >= aim.floor and (cost := aim.cost(record.feasibility))]
-    failed = max((record.accuracy for record, full in tried if full < aim.floor), default=0.0)
+    failed = {record.candidate.hash for record, full in tried if full < aim.floor}
+    promising = takewhile(lambda record: record.candidate.hash not in failed, by_promise(ranked))
     least = 1 - (1 - aim.floor) / max(remains, _LEAST_ERROR)
     known = {finalist.hash for finalist in done}
     better = [
         (cost, record.candidate.number, record)
-        for record in ranked
-        if record.candidate.hash not in known and record.accuracy > failed
+        for record in promising
+        if record.candidate.hash not in known
         if (cost := aim.cost(record.feasibility)) is not None and cost < min(costs, default=_NEVER)
     ]
     hopeful = [row for row in better if row[-1].accuracy >= least]
     if better and not costs and not hopeful:
-        hopeful = [max(better, key=lambda row: row[-1].accuracy)]
+        hopeful = better[:1]
     return [record for *_, record in sorted(hopeful, key=lambda row: row[:2])]
 
 
