@@ -74,7 +74,7 @@ def _cheaper(ranked: Sequence[Record], done: Sequence[Finalist], aim: Aim) -> li
     """Return who may be cheaper than the best that is accurate enough, or the first to be, the cheapest first.
 
     Finalists teach how many of a proxy's mistakes remain after full training: by that it is foreseen who will be
-    accurate enough. Nobody is taken who promised less than one that fell short. While none is accurate enough and no one
+    accurate enough. Nobody is taken who promised less than one that fell short. While none is accurate enough and none
     is foreseen to be, the one that promises most is the best that can be tried.
     """
     by_hash = {record.candidate.hash: record for record in ranked}
