@@ -190,7 +190,8 @@ def measure(core: Core, source: str, layer: Layer, *, last: bool = False, librar
 
 def cmsis_library(core: Core, folder: Path) -> Path:
     """Return CMSIS-NN's int8 kernels, compiled for a core."""
-    parts = ("ConvolutionFunctions", "FullyConnectedFunctions", "NNSupportFunctions")
+    kinds = ("Convolution", "FullyConnected", "NNSupport", "BasicMath", "Pooling")
+    parts = [f"{kind}Functions" for kind in kinds]
     every = [path for part in parts for path in sorted((CMSIS / "Source" / part).glob("*.c"))]
     files = [str(path) for path in every if not path.stem.endswith(("_f16", "_f32", "_flt"))]
     flags = [*CORE_FLAGS[core], *COMPILE_FLAGS]
