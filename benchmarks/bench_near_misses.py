@@ -14,6 +14,7 @@ from random import Random
 
 from automcu_ray.core.errors import ToolchainError
 from automcu_ray.core.feasibility import FeasibilityReport, Rung, over_limit
+from automcu_ray.networks import notation
 from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
@@ -25,7 +26,7 @@ from backends.toolchain import Toolchain
 
 SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32)}
 LEAST, MOST = 0.001, 0.02
-_PROGRESS, _ATTEMPTS = 5, 2
+_PROGRESS, _ATTEMPTS = 25, 2
 
 
 def task_of(dataset: str) -> Task:
@@ -77,14 +78,16 @@ def main(count: int, first: int) -> None:
             except ToolchainError:
                 outcomes["not linked"] += 1
                 continue
-            if report.ram_bytes is None or report.flash_bytes is None:
-                outcomes["not linked"] += 1
+            if not report.feasible or report.ram_bytes is None or report.flash_bytes is None:
+                outcomes["not linked"] += 1  # or larger than the board: no near miss
                 continue
             resource = rng.choice(("ram", "flash"))
             tight, refusal = missed(report, resource, rng.uniform(LEAST, MOST), task)
             refusal = repair.after_link(refusal, candidate.spec, tight, check_bounds)
             record = Record(candidate=candidate.replace(number=1), status="infeasible", feasibility=refusal)
-            outcomes[cure(record, tight, Path(folder))] += 1
+            outcomes[found := cure(record, tight, Path(folder))] += 1
+            if not found.startswith("cured"):
+                print(f"{number}: {found}: {notation.write(candidate.spec)}", flush=True)
             if (number - first) % _PROGRESS == _PROGRESS - 1:
                 print(f"{number - first + 1}: {dict(outcomes)}", flush=True)
     misses = sum(outcomes.values()) - outcomes["not linked"]
