@@ -163,7 +163,7 @@ def test_max78000_compress_from_network_yaml_to_the_share_of_images_that_its_boa
         return (), ()
 
     monkeypatch.setattr(Ai8xBackend, "_generate", ai8xize)
-    training = "{epochs: 6, batch_size: 32, learning_rate: 0.1}"
+    training = "{epochs: 12, batch_size: 32, learning_rate: 0.1}"
     task = task_of("max78000_compress", *with_msdk(desk, tmp_path), "workload.dataset=digits",
                    "feasibility.images=20", f"workload.training={training}")  # fmt: skip
     workload = prepare(task, tmp_path / "workload")
@@ -183,7 +183,7 @@ def test_max78000_compress_from_network_yaml_to_the_share_of_images_that_its_boa
     wide = "{type: conv, out_channels: 256}"
     halved = "{type: conv, out_channels: 32}, {type: max_pool}"
     layers = f"backbone: [{halved}, {halved}, {wide}, {wide}]"
-    text = f"network: {{{layers}}}\ntraining: {training.replace('6', '1')}\n"
+    text = f"network: {{{layers}}}\ntraining: {training.replace('12', '1')}\n"
     (tmp_path / "artifact" / "network.yaml").write_text(text)
     found = attempt(task, workload, entry, tmp_path / "artifact", tmp_path / "three")
     assert found.checks[-1].name == "build" and "weight" in found.checks[-1].detail and "442" in found.checks[-1].detail
