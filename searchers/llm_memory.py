@@ -127,7 +127,7 @@ class LLMMemory(LLMProposer):
         known, memory = self.known(self.notation), self.memory  # as things stand now
         reference, top = self.prompter.reference, self.memory.top_size if self.extended else 0
         schema = partial(compact_prompts.schema, known)
-        tokens = 0 if memory.size == 0 else self.history_tokens // 2  # without history none comes in by rows
+        tokens = 0 if memory.size == 0 else self.history_tokens // 3  # without history none comes in by rows
         generator = "cell" if self.task.form == "cell" else "generator"
 
         def read(reply: Reply, count: int) -> tuple[list[Candidate], list[Candidate]]:

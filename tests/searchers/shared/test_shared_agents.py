@@ -117,7 +117,7 @@ def test_cut_after_any_line_the_run_goes_on_to_the_same_end_and_pays_no_call_twi
     digits_task: Task, tmp_path: Path
 ) -> None:
     def engine(folder: Path) -> LoggingEngine:
-        return LoggingEngine(SimulatedEngine(errors=0.2), folder / "calls.jsonl")
+        return LoggingEngine(SimulatedEngine(errors=0.3), folder / "calls.jsonl")
 
     def run(folder: Path) -> list[Any]:
         searcher = agents(digits_task, engine(folder), Repository(folder / "journal.jsonl"), trained=3)
