@@ -24,10 +24,10 @@ from automcu_ray.problem.target import Core
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
-from backends.c_qemu.form import USUAL, Form
+from backends.c_qemu.form import CODE_NOTES, USUAL, Form
 
 SHAPES: tuple[Shape, ...] = ((1, 8, 8), (3, 32, 32), (3, 13, 9), (6, 1, 64))
-FORMS = {"speed": USUAL, "size": Form(small=True)}
+FORMS = {"fast": USUAL, **{code: Form(code) for code in CODE_NOTES}}
 IMAGES = 6
 
 

@@ -3,9 +3,10 @@
     python benchmarks/bench_networks.py                    # about five minutes
     python benchmarks/bench_networks.py stm32f405 winner   # one target, networks with that in their names
 
-Two networks of the tests, random ones of the search space that are trained a little, and the winners of two searches
-for CIFAR-10 with random weights (known by their parameters and multiply-accumulates, BENCHMARKS.md: 47,434 and 9.2
-million, 44,414 and 7.8). Flash is of the whole firmware; of emx-onnx-cgen's C instructions alone are shown.
+Two networks of the tests, random ones of the search space that are trained a little, and with random weights winners
+of searches: the default one for digits, and two for CIFAR-10 (known by their parameters and multiply-accumulates,
+BENCHMARKS.md: 47,434 and 9.2 million, 44,414 and 7.8). Flash is of the whole firmware; of emx-onnx-cgen's C
+instructions alone are shown.
 """
 
 import sys
@@ -18,7 +19,8 @@ from bench_kernels import MACHINES, run_c
 
 from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.deploy.torch_network import Network
-from automcu_ray.networks.layouts import Layout
+from automcu_ray.networks import notation
+from automcu_ray.networks.graph import Shape
 from automcu_ray.networks.search_space import Space
 from automcu_ray.problem.target import Constraints, McuTarget
 from automcu_ray.runtime.config_files import CONFIGS, read_yaml
@@ -33,11 +35,10 @@ from tests.backends.random_networks import images, trained_network
 TARGETS = ("stm32f405", "stm32f103", "rp2040", "ensemble_e8_hp")
 FORMS: tuple[Optimise, Optimise] = ("speed", "size")
 COLOUR = (3, 32, 32)
-
-
-WINNERS = {  # of CIFAR-10, with the width of the first stage
-    "winner 3x32x32, 0": (Layout(family="mbconv", blocks=(2, 1), early=True), 38),
-    "winner 3x32x32, 1": (Layout(family="mbconv", blocks=(2, 2), early=True, growth=1.0), 34),
+WINNERS: dict[str, tuple[Shape, str]] = {  # of searches
+    "winner 1x8x8, 0": ((1, 8, 8), "c110 b110e0.5"),
+    "winner 3x32x32, 0": (COLOUR, "c38s2 mb38 mb38 mb76s2"),
+    "winner 3x32x32, 1": (COLOUR, "c34s2 mb34 mb34 mb34s2 mb34"),
 }
 
 
@@ -51,11 +52,9 @@ def networks(wanted: str) -> Iterator[tuple[str, DeployedNetwork]]:
             shape, seed = (COLOUR if "32" in name else (1, 8, 8)), int(name.rsplit(" ", 1)[1])
             yield name, trained_network(shape, seed, max_macs=600_000 if shape == COLOUR else 100_000)
         elif name in WINNERS:
-            space, (layout, width) = Space(input_shape=COLOUR, num_classes=10), WINNERS[name]
-            spec = layout.spec(width, space)
-            assert spec is not None, "the space has it"
-            network = Network(space.graph(spec)).eval()
-            yield name, deploy(network, COLOUR, precision="int8", calibration=images(COLOUR, 64, 0))
+            shape, line = WINNERS[name]
+            network = Network(Space(input_shape=shape, num_classes=10).graph(notation.read(line))).eval()
+            yield name, deploy(network, shape, precision="int8", calibration=images(shape, 64, 0))
         else:
             yield name, deployed_network(name, "int8")
 

@@ -3,7 +3,7 @@
     python benchmarks/bench_peers.py                         # every core, about half an hour
     python benchmarks/bench_peers.py cortex-m4f resnet8      # one core, one network
 
-MLPerf Tiny's four networks and the winners of two searches for CIFAR-10, all with random weights. CMSIS-NN works
+MLPerf Tiny's four networks and winners of searches (digits, CIFAR-10), all with random weights. CMSIS-NN works
 channels last, on buffers of its own; its mean has no scale, which the layer after it takes up. `off` says by how many
 of 256 steps its outputs differ from onnxruntime's on the mean: ours do not. What it has no function for is left out.
 """

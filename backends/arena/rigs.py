@@ -69,7 +69,7 @@ class ArenaRig(ABC):
         What the vendor's tools need meanwhile lies in the new `workdir`.
         """
         folder.mkdir(parents=True)
-        code = generate(deployed, form=Form(small=True))
+        code = generate(deployed, form=Form("small"))
         (folder / "net.c").write_text(code.source)
         (folder / "net.h").write_text(code.header)
         (folder / OPTIONS).write_text("stack_bytes: 2048\n")

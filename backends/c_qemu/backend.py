@@ -21,7 +21,7 @@ from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import harness, linker, stack
 from backends.c_qemu.cgen import NetworkCode, fitting_stage, generate
-from backends.c_qemu.form import Form
+from backends.c_qemu.form import Code, Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
 from backends.c_qemu.gnu_tools import (
     COMPILE_TIMEOUT_S,
@@ -42,6 +42,7 @@ from backends.programs import Completed, Runner, cpu_seconds, run_confined
 from backends.source_fingerprint import SHARED, digest
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
+_LESS_THAN_FAST: tuple[Code, ...] = ("lean", "narrow")
 Optimise = Literal["speed", "size", "auto"]
 Patches = Literal["never", "auto"]
 Stream = Literal["window", "steps"]
@@ -54,8 +55,9 @@ class CQemuBackend(Backend):
     For a task with a front end `stream.c` feeds the network from samples; all of it counts.
 
     `optimise` is for speed, for size (fewer bytes of code, several times the instructions), or `auto`: for speed, and
-    for size where only that fits. With `patches` on `auto` a network that needs too much RAM is tried with its first
-    layers computed patch by patch; then the analytic rung refuses less, and sizes do not follow its bounds.
+    where that does not fit the fastest form that does. With `patches` on `auto` a network that needs too much RAM is
+    tried with its first layers computed patch by patch; then the analytic rung refuses less, and sizes do not follow
+    its bounds.
 
     With `stream` on `steps` a stream keeps a recurrent network's states, of two windows under way, in place of the
     window, and works out one step a sample; answers are those of the windows.
@@ -104,16 +106,25 @@ class CQemuBackend(Backend):
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
         steps = self.stream == "steps" and fed_by(deployed) is not None
-        form = Form(small=self.optimise == "size", steps=steps)
+        form = Form("small" if self.optimise == "size" else "fast", steps=steps)
         made, arena_bytes = self._build(deployed, target, constraints, workdir, form)
+
+        def again(other: Form) -> Firmware:
+            found, _ = self._build(deployed, target, constraints, workdir, other)
+            spent = made.report.seconds_by_rung
+            seconds = {rung: spent[rung] + more for rung, more in found.report.seconds_by_rung.items()}
+            return dataclasses.replace(found, report=found.report.replace(seconds_by_rung=seconds))
+
         for other in self._other_forms(deployed, target.core, made.report, arena_bytes):
-            other = dataclasses.replace(other, steps=steps, stage=None if steps else other.stage)
             if made.report.feasible:
                 break
-            spent = made.report.seconds_by_rung
-            made, _ = self._build(deployed, target, constraints, workdir, other)
-            seconds = {rung: spent[rung] + more for rung, more in made.report.seconds_by_rung.items()}
-            made = dataclasses.replace(made, report=made.report.replace(seconds_by_rung=seconds))
+            form = dataclasses.replace(other, steps=steps, stage=None if steps else other.stage)
+            made = again(form)
+        if self.optimise == "auto" and form.code == "small" and made.report.feasible:
+            for code in (*_LESS_THAN_FAST, form.code):  # the fastest that fits; the small one is known to
+                made = again(dataclasses.replace(form, code=code))
+                if made.report.feasible:
+                    break
         return made
 
     def _other_forms(
@@ -125,11 +136,11 @@ class CQemuBackend(Backend):
         stage = None
         over = next((found.over_bytes for found in report.violations if found.resource == "ram"), None)
         if over and self.patches == "auto" and (stage := fitting_stage(deployed, core, arena_bytes - over)):
-            yield Form(self.optimise == "size", stage)
+            yield Form("small" if self.optimise == "size" else "fast", stage)
         if self.optimise == "auto":
-            yield Form(small=True)
+            yield Form("small")
             if stage is not None:
-                yield Form(True, stage)
+                yield Form("small", stage)
 
     def _build(
         self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, form: Form

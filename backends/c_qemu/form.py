@@ -2,10 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from backends.c_qemu.patches import Stage
 
-SMALL_NOTE = "The C is optimised for size."
+Code = Literal["fast", "lean", "narrow", "small"]
+CODE_NOTES: dict[Code, str] = {
+    "lean": "The C takes one pixel at a time: the faster kernels have no room.",
+    "narrow": "The C has one kernel for all convolutions: the faster ones have no room.",
+    "small": "The C is optimised for size.",
+}
 STEPS_NOTE = "The C goes by steps: its states begin anew where a window does."
 
 
@@ -13,25 +19,30 @@ STEPS_NOTE = "The C goes by steps: its states begin anew where a window does."
 class Form:
     """A form of a network's C at int8.
 
-    `small`: the fewest bytes of code; `stage`: what is computed patch by patch.
+    `code`, in the order of bytes, the fewest instructions first: `fast` gives each layer its fastest kernel,
+    `lean` those that take one pixel at a time, `narrow` one kernel for all convolutions, `small` that one in plain C.
+
+    `stage`: what is computed patch by patch.
 
     `steps`: a recurrent network keeps its states between calls of `net_step`, one for each window that is under way.
     """
 
-    small: bool = False
+    code: Code = "fast"
     stage: Stage | None = None
     steps: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a report says of it; nothing of the usual form."""
+        code = [CODE_NOTES[self.code]] if self.code in CODE_NOTES else []
         stage = [self.stage.note] if self.stage else []
-        return (*([SMALL_NOTE] if self.small else []), *stage, *([STEPS_NOTE] if self.steps else []))
+        return (*code, *stage, *([STEPS_NOTE] if self.steps else []))
 
     @classmethod
     def of(cls, notes: Sequence[str]) -> "Form":
         """Return the form that a report speaks of."""
-        return cls(SMALL_NOTE in notes, Stage.of(notes), STEPS_NOTE in notes)
+        code: Code = next((name for name, note in CODE_NOTES.items() if note in notes), "fast")
+        return cls(code, Stage.of(notes), STEPS_NOTE in notes)
 
 
 USUAL = Form()

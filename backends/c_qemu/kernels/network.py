@@ -66,18 +66,21 @@ def lags(layer: Layer) -> dict[str, Lag]:
 def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int, form: Form) -> Printed:
     """Return the C of an int8 network for a core; None stands for any. `arena_bytes` may be used in any case.
 
-    The small form has the fewest kinds of kernels, in plain C, compiled for size.
+    Forms of less code have fewer kinds of kernels; the small one is plain C, compiled for size.
 
     Raises:
         ToolchainError: an operator, or a form of one, that no kernel computes.
     """
-    variant: Variant = "scalar" if form.small else variant_of(core)
+    small = form.code == "small"
+    variant: Variant = "scalar" if small else variant_of(core)
     model = deployed.one_step() if form.steps else deployed.with_batch_one()
     layers, shapes, constants = read(model if form.stage is None else PatchedGraph(model).graph(form.stage), variant)
     if core in WINDOW_BY_WINDOW:
         layers = [replace(layer, roomy=None) if layer.kernel == "convolve_narrow" else layer for layer in layers]
-    if form.small:
-        layers = [replace(layer.small or layer, roomy=None) for layer in layers]
+    if form.code in ("narrow", "small"):
+        layers = [layer.small or layer for layer in layers]
+    if form.code != "fast":
+        layers = [replace(layer, roomy=None) for layer in layers]
     layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, arena_bytes)
     channels, height, width = deployed.input_shape
     signature = (
@@ -87,10 +90,10 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int
     if form.steps:
         steps, values = step_shape(deployed.input_shape)
         own = f"const int8_t {printing.INPUT}[1][{values}], int8_t {printing.OUTPUT}[1][{deployed.num_classes}]"
-        text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), own, variant, form.small, STATES + 1)
+        text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), own, variant, small, STATES + 1)
         text += _BY_STEPS.format(signature=signature, steps=steps, values=values, **_places(deployed.input_shape))
     else:
-        text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, form.small)
+        text = printing.print_c(layers, made, constants, (INPUT, OUTPUT), signature, variant, small)
     weights: dict[str, int] = {}
     for layer in layers:
         if layer.weights_bytes:

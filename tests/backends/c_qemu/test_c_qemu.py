@@ -14,7 +14,7 @@ from backends.base import Backend, Firmware
 from backends.c_qemu import linker
 from backends.c_qemu.backend import CQemuBackend, Optimise
 from backends.c_qemu.cgen import generate
-from backends.c_qemu.form import SMALL_NOTE, Form
+from backends.c_qemu.form import CODE_NOTES, Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS
 from backends.c_qemu.harness import FIRMWARE
 from backends.programs import Runner
@@ -244,7 +244,7 @@ def test_everything_compiles_without_warnings_for_every_core(gcc: None, core: Co
     compile_all("-Wshadow", "-DUART_BASE=0x40011000u", "-DGUARD_BYTES=256u", *files)
     for name in NETWORKS:
         int8, float32 = deployed_network(name, "int8"), deployed_network(name, "float32")
-        for code in (generate(int8, core), generate(int8, core, form=Form(small=True)), generate(float32, core)):
+        for code in (generate(int8, core), generate(int8, core, form=Form("small")), generate(float32, core)):
             (tmp_path / "net.c").write_text(code.source)
             compile_all("net.c")
 
@@ -274,7 +274,7 @@ def test_float32_needs_more_of_everything(gcc: None, tmp_path: Path, target: Mcu
 
 
 @pytest.mark.parametrize("name", ["stm32f405", "stm32f103", "rp2040"])
-def test_auto_is_the_fast_form_until_only_the_small_one_fits(gcc: None, name: str, tmp_path: Path) -> None:
+def test_auto_is_the_fastest_form_that_fits(gcc: None, name: str, tmp_path: Path) -> None:
     target, made = read_target(name), deployed_network("plain", "int8")
 
     def built(optimise: Optimise, flash_bytes: int | None = None) -> Firmware:
@@ -283,9 +283,15 @@ def test_auto_is_the_fast_form_until_only_the_small_one_fits(gcc: None, name: st
 
     sizes = {form: built(form).report.flash_bytes or 0 for form in ("speed", "size", "auto")}
     assert sizes["auto"] == sizes["speed"] > sizes["size"] + 1000
-    between = built("auto", sizes["speed"] - 1)
-    assert between.report.feasible and between.report.flash_bytes == sizes["size"]
-    assert between.report.notes == (SMALL_NOTE,) and not built("auto").report.notes
+    found, at = [], sizes["speed"]
+    while (report := built("auto", at).report).feasible:
+        assert report.flash_bytes is not None and report.flash_bytes <= at
+        found.append((report.notes, report.flash_bytes))
+        at = report.flash_bytes - 1
+    notes = {note: form for form, note in CODE_NOTES.items()}
+    assert len(found) > 2
+    assert [notes[note] for (note,), _ in found[1:]] == ["lean", "narrow", "small"][-len(found) + 1 :]
+    assert found[0] == ((), sizes["speed"]) and found[-1] == ((CODE_NOTES["small"],), sizes["size"])
     neither = built("auto", sizes["size"] - 1).report
     assert not neither.feasible and neither.flash_bytes == sizes["size"]
     assert not built("speed", sizes["speed"] - 1).report.feasible

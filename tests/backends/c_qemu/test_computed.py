@@ -45,7 +45,7 @@ def in_c(made: DeployedNetwork, inputs: npt.NDArray[np.int64], folder: Path) -> 
     wanted = run_one_at_a_time(made.onnx, inputs.astype(np.int8))
     images = (inputs + 128).astype(np.uint8)
     assert np.array_equal(run_sanitised(generate(made).source, made, images, folder), wanted)
-    small = run_on_host(made, images, folder, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form(small=True))
+    small = run_on_host(made, images, folder, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form("small"))
     assert np.array_equal(small, wanted)
     return wanted
 

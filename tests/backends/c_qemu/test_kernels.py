@@ -4,7 +4,7 @@ import ctypes
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from automcu_ray.testing.networks import deployed_network
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
-from backends.c_qemu.form import Form
+from backends.c_qemu.form import Code, Form
 from backends.c_qemu.kernels.printing import SOURCES
 from tests.backends.host import run_on_host, run_sanitised
 from tests.backends.operators import Model, Rng, run_one_at_a_time
@@ -76,8 +76,8 @@ def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onn
     made = windows(rng, width).deployed()
     inputs = rng.integers(-128, 128, (4, 6, 7, width)).astype(np.int8)
     wanted = run_one_at_a_time(made.onnx, inputs)
-    for code in (generate(made, core), generate(made, core, ROOM), generate(made, core, form=Form(small=True))):
-        source = code.source
+    forms = [generate(made, core, form=Form(code)).source for code in get_args(Code)]
+    for source in (*forms, generate(made, core, ROOM).source):
         assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
 
 
@@ -143,13 +143,13 @@ def test_integers_round_as_float32_does(
 
 
 @pytest.mark.parametrize("name", ["attention", "plain"])
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("code", get_args(Code))
 def test_a_network_without_a_floating_point_unit_gives_the_same_bits(
-    small: bool, name: str, host_gcc: None, tmp_path: Path
+    code: Code, name: str, host_gcc: None, tmp_path: Path
 ) -> None:
     made = deployed_network(name, "int8")
     images = np.random.default_rng(1).integers(0, 256, (300, 3, 12, 12), dtype=np.uint8)
-    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form(small=small))
+    found = run_on_host(made, images, tmp_path, "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form(code))
     assert np.array_equal(found, made.run(images))
 
 

@@ -26,6 +26,6 @@ def test_an_operator_gives_the_bits_of_onnxruntime(name: str, host_gcc: None, tm
     assert np.array_equal(run_on_host(made, images, tmp_path), wanted)
     (tmp_path / "small").mkdir()
     without_floats = run_on_host(
-        made, images, tmp_path / "small", "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form(small=True)
+        made, images, tmp_path / "small", "cortex-m0plus", "-DNET_INTEGER_ROUNDING", form=Form("small")
     )
     assert np.array_equal(without_floats, wanted)

@@ -1,6 +1,7 @@
 """The first layers of a network patch by patch: the same bits in less memory."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import footprint, in_patches
 from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import fitting_stage, generate
-from backends.c_qemu.form import Form
+from backends.c_qemu.form import Code, Form
 from backends.c_qemu.patches import PatchedGraph, Stage
 from tests.backends.host import run_on_host
 
@@ -57,10 +58,10 @@ def test_bits_stay_in_every_stage_and_number_of_patches(
     images = np.random.default_rng(1).integers(0, 256, (16, 2, 37, 11), dtype=np.uint8)
     wanted = uneven.run(images)
     for number, stage in enumerate(stages[::4] + stages[-1:]):
-        for small in (False, True):
-            folder = tmp_path / f"{number}{small}"
+        for code in get_args(Code):
+            folder = tmp_path / f"{number}{code}"
             folder.mkdir()
-            assert np.array_equal(run_on_host(uneven, images, folder, "cortex-m4f", form=Form(small, stage)), wanted)
+            assert np.array_equal(run_on_host(uneven, images, folder, "cortex-m4f", form=Form(code, stage)), wanted)
 
 
 def test_weights_are_in_the_c_once(uneven: DeployedNetwork) -> None:

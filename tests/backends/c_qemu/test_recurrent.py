@@ -95,7 +95,7 @@ def test_small_code_gives_the_same_bits(core: Core | None, host_gcc: None, tmp_p
     torch.manual_seed(3)
     made = deploy(NETWORKS["LSTM, two layers, its state"](), SHAPE, precision="int8", calibration=signals(32))
     options = () if core else ("-DNET_INTEGER_ROUNDING",)
-    found = run_on_host(made, signals(32), tmp_path, core, *options, form=Form(small=True))
+    found = run_on_host(made, signals(32), tmp_path, core, *options, form=Form("small"))
     assert np.array_equal(found, made.run(signals(32)))
 
 
