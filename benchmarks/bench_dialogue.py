@@ -64,11 +64,11 @@ class Linker(Gate):
         report = super().submit(candidate)
         if report is None or not report.feasible or candidate.spec is None:
             return report
-        graph = TASK.space.graph(candidate.spec)
+        graph = self.task.space.graph(candidate.spec)
         bounds = footprint(graph, "int8")
         ram = bounds.ram_lower_bound_bytes + OTHER_RAM_BYTES
         flash = bounds.flash_lower_bound_bytes + CODE_BYTES + BYTES_PER_OPERATOR * len(graph.ops)
-        limits = {"ram": (ram, TASK.ram_limit_bytes), "flash": (flash, TASK.flash_limit_bytes)}
+        limits = {"ram": (ram, self.task.ram_limit_bytes), "flash": (flash, self.task.flash_limit_bytes)}
         over = tuple(
             Violation(rung=Rung.LINK, resource=name, found_bytes=need, limit_bytes=limit, message=f"{name} overflowed")
             for name, (need, limit) in limits.items()

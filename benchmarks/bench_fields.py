@@ -1,6 +1,7 @@
-"""Print whether joins, groups and heads that keep positions help a search: evolution with and without them, on digits.
+"""Print whether joins, groups and heads that keep positions help a search: evolution with and without them.
 
-    python benchmarks/bench_fields.py [--trained 20] [--seeds 0 1 2 3 4] [--epochs 10]
+    python benchmarks/bench_fields.py [--trained 20] [--seeds 0 1 2 3 4] [--epochs 10]     # on digits
+    python benchmarks/bench_fields.py --cifar10 5000 --epochs 2      # on so many training images of CIFAR-10
 
 Both arms train the same number of networks for a short proxy; validation accuracy is of the int8 network. Sizes are the
 lower bounds plus what code and stack take (`bench_dialogue.py`). Without the fields the space is what specs could say
@@ -12,7 +13,8 @@ import statistics
 import time
 
 import torch
-from bench_dialogue import TASK, Linker
+from bench_dialogue import TASK as DIGITS
+from bench_dialogue import Linker
 
 from automcu_ray.core.training_recipe import Protocol
 from automcu_ray.networks.candidate import Candidate
@@ -21,8 +23,10 @@ from automcu_ray.networks.operator_limits import Operator
 from automcu_ray.networks.search_space import TYPES, Space
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
+from automcu_ray.runtime.config import compose
 from searchers.tune_searchers import EvolutionSearch, RandomSearch
 from trainables.datasets.digits import digits
+from trainables.datasets.published import cifar10
 from trainables.proxy import candidate_seed
 from trainables.training.trainer import CANDIDATE_ERRORS, Trainer
 
@@ -66,20 +70,32 @@ def run(searcher: str, task: Task, seed: int, trained: int, trainer: Trainer) ->
     return found
 
 
+def pictures() -> Task:
+    """Return the task of CIFAR-10, with its limits."""
+    limits = compose({"task": "cifar10"}).model_dump(include={"target", "constraints"})
+    return Task(dataset="cifar10", input_shape=(3, 32, 32), num_classes=10, **limits)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trained", type=int, default=20)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--searcher", choices=SEARCHERS, default="evolution")
+    parser.add_argument(
+        "--cifar10", type=int, metavar="IMAGES", help="of the training set, a fifth of them to validate"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    data = digits()
+    full, data = DIGITS, digits()
     protocol = Protocol(epochs=options.epochs, batch_size=64, learning_rate=0.2, crop_padding_px=1)
-    plain = PlainTask(**{name: getattr(TASK, name) for name in Task.model_fields})
+    if options.cifar10:
+        full, data = pictures(), cifar10(max_train=options.cifar10, max_test=100, val_share=0.2)
+        protocol = protocol.replace(learning_rate=0.1, crop_padding_px=4, flip=True)
+    plain = PlainTask(**{name: getattr(full, name) for name in Task.model_fields})
     best: dict[str, list[float]] = {"with": [], "without": []}
     for seed in options.seeds:
-        for name, task in (("with", TASK), ("without", plain)):
+        for name, task in (("with", full), ("without", plain)):
             began_s = time.process_time()
             trainer = Trainer(task, protocol, data.train, data.val, gpus=0)
             found = run(options.searcher, task, seed, options.trained, trainer)
