@@ -19,7 +19,7 @@ from searchers.dialogue.notations import CodeNotation, NotationName, notation_of
 from searchers.dialogue.pacing import OnStall, Pacing, Share
 from searchers.dialogue.prompts import CandidateFormat, Prompter, Told
 from searchers.dialogue.reply_parsing import read_advice, read_candidate, read_code, read_networks
-from searchers.dialogue.reply_schemas import advice_schema, spec_schema
+from searchers.dialogue.reply_schemas import SHORT_ADVICE_CHARS, advice_schema, spec_schema
 from searchers.engines.base import Engine, Reply
 
 _ONE_ROLE = 3  # networks an answer of the one role: its prompt is the same for one
@@ -141,7 +141,7 @@ class LLMMemory(LLMProposer):
             advice = None
             if self.improver and memory.current is not None:
                 told = compact_prompts.adviser(known, memory, reference=reference)
-                advice = dialogue.ask("improver", 0, told, advice_schema(), read_advice)
+                advice = dialogue.ask("improver", 0, told, advice_schema(*SHORT_ADVICE_CHARS), read_advice)
                 dialogue.about["diagnosis"] = Diagnosis(problem=advice.problem, suggestion=advice.suggestion)
             dialogue.about["parent"] = parent.hash if parent else ""
             prompt = compact_prompts.builder(known, memory, advice, size, reference=reference, top=top, tokens=tokens)

@@ -15,6 +15,7 @@ from automcu_ray.networks.spec import LAYERS, ArchitectureSpec
 DERIVED = ("in_channels", "padding", "num_classes")  # worked out from the rest: one thing less to get wrong
 ADVICE_CHARS = 1200
 PLAN_CHARS = 300
+SHORT_ADVICE_CHARS = 150, 250  # problem and suggestion of the compact form, as adviser_system.j2 asks for them
 
 
 class Advice(BaseModel):
@@ -99,9 +100,11 @@ def cell_schema(pattern: str) -> dict[str, Any]:
 
 
 @lru_cache
-def advice_schema() -> dict[str, Any]:
-    """Return the JSON schema of the improver's answer."""
+def advice_schema(problem_chars: int = ADVICE_CHARS, suggestion_chars: int = ADVICE_CHARS) -> dict[str, Any]:
+    """Return the JSON schema of the improver's answer; a weak model fills a text without an end to the last token."""
     schema: dict[str, Any] = _narrow(Advice.model_json_schema())
+    schema["properties"]["problem"]["maxLength"] = problem_chars
+    schema["properties"]["suggestion"]["maxLength"] = suggestion_chars
     return schema
 
 
