@@ -131,7 +131,8 @@ def read_object(reply: Reply) -> dict[str, Any]:
     if start is None:
         raise unusable("no JSON object in the reply")
     try:
-        found: dict[str, Any] = json.JSONDecoder().raw_decode(text, start.start())[0]
+        # Not strict: where a text has a longest length, xgrammar lets tabs into it.
+        found: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(text, start.start())[0]
         json.dumps(found, ensure_ascii=False).encode()  # an escaped lone surrogate could not be journalled
     except (ValueError, RecursionError) as error:
         raise unusable(f"not a JSON object: {error}") from error

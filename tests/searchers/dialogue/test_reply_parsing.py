@@ -29,6 +29,11 @@ def test_advice_with_a_lone_surrogate_is_refused_and_other_text_can_be_journalle
     assert Diagnosis.model_validate_json(diagnosis.model_dump_json()) == diagnosis
 
 
+def test_a_tab_in_a_text_is_read_as_one() -> None:
+    advice = read_advice(Reply(text='{"problem": "too\tnarrow", "suggestion": "widen"}'))  # a grammar lets it pass
+    assert advice.problem == "too\tnarrow"
+
+
 @pytest.mark.parametrize("network", ["x", 7, [], {}, {"backbone": [{"type": "magic"}]}, {"backbone": "\u0000"}])
 def test_a_network_that_a_model_adds_to_its_advice_goes_into_no_prompt(network: object) -> None:
     advice = read_advice(Reply(text=json.dumps({"problem": "p", "suggestion": "s", "network": network})))

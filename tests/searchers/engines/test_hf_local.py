@@ -253,8 +253,8 @@ def test_the_grammar_stops_what_the_schema_forbids_and_nothing_else(
 
 
 @pytest.mark.parametrize("text", ['{"problem":"a\nb","suggestion":"c"}', '{"problem":"a"}'])
-def test_the_grammar_stops_control_characters_and_missing_fields(compiler: Any, text: str) -> None:
-    assert accepts(compiler, advice_schema(), r'{"problem":"a\nb","suggestion":"c"}')
+def test_the_grammar_stops_new_lines_and_missing_fields(compiler: Any, text: str) -> None:
+    assert accepts(compiler, advice_schema(), '{"problem":"a b","suggestion":"c"}')
     assert not accepts(compiler, advice_schema(), text)
 
 
