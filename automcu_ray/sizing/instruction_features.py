@@ -15,12 +15,19 @@ from automcu_ray.problem.target import Core
 from automcu_ray.sizing import instruction_features_helium as helium
 from automcu_ray.sizing.footprint import steps
 from automcu_ray.sizing.peak_memory import best_order, live_sizes
-from automcu_ray.sizing.scratch import ALIGNMENT, dsp_depthwise_bytes, is_depthwise, reads_apart, row_values
+from automcu_ray.sizing.scratch import (
+    ALIGNMENT,
+    dsp_depthwise_bytes,
+    is_depthwise,
+    reads_apart,
+    row_values,
+    rows_as_one,
+    strip_rows,
+)
 
 _SCALAR: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus", "cortex-m3")
 _DSP: tuple[Core, ...] = ("cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f")
 _WINDOW_BY_WINDOW: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus")  # never four pixels at a time, two depthwise
-_STRIP = 4  # output rows that a depthwise convolution computes from one copy, where there is room
 _BY_WINDOW = ("narrow", "wide", "threes", "depthwise", "apart")  # functions whose loops go over a window
 ENDINGS = (" alike", "", " alone")
 _FREE = ("none", "relu", "relu6")  # activations that are folded into the rounding before them
@@ -198,9 +205,10 @@ def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
     (channels, height, width), reach = op.shape, op.kernel - 1
     step = row_values(op.in_shape, op.shape, op.stride, op.padding, reach)
     is_dsp = core in _DSP  # copies each row once, into a ring
-    strip = 1 if is_dsp else min(_STRIP, height)
+    as_one = core == "cortex-m55d" and rows_as_one(width)
+    strip = 1 if is_dsp else strip_rows(height, step, op.stride, reach, as_one=as_one)
     if ((strip - 1) * op.stride + op.kernel) * step + ALIGNMENT - 1 > spare:
-        strip = 1
+        strip, as_one = 1, False
     strips, outputs = -(-height // strip), channels // op.groups
     rows = op.groups * ((height - strips) * op.stride + strips * op.kernel)
     times = op.groups if outputs == 1 else op.groups * (1 + strips * outputs)
@@ -211,7 +219,7 @@ def _depthwise(op: Op, core: Core, spare: int) -> Counter[str]:
         inside = min(rows, op.groups * (min(last, op.in_shape[1] - 1) - max(first, 0) + 1))
         times, cells = channels, inside * op.in_shape[2]
     if core == "cortex-m55d":
-        return helium.depthwise(op, strips, rows, step, times)
+        return helium.depthwise(op, strips, rows, step, times, strip if as_one else 0)
     each = 2 if core in _WINDOW_BY_WINDOW else 4
     full, blocks = channels * height * (width // each), channels * height * -(-width // each)
     window = f"{op.kernel}x{op.kernel}" + f" by {op.stride}" * (op.kernel == 3 and op.stride <= 2)  # of their own

@@ -43,13 +43,21 @@ def dot_products(caller: str, times: int, outputs: int, inputs: int) -> Counter[
     )
 
 
-def depthwise(op: Op, strips: int, rows: int, row_values: int, times: int) -> Counter[str]:
-    """Return the counts of a depthwise convolution: eight outputs at a time, or four where no more are left."""
+def depthwise(op: Op, strips: int, rows: int, row_values: int, times: int, as_one: int) -> Counter[str]:
+    """Return the counts of a depthwise convolution: eight outputs at a time, or four where no more are left.
+
+    Where `as_one` rows are taken as one, always eight.
+    """
     channels, height, width = op.shape
-    eights, fours = width // 8 + (width % 8 > 4), 0 < width % 8 <= 4
+    eights, fours = float(width // 8 + (width % 8 > 4)), int(0 < width % 8 <= 4)
     window = "3x3" if op.kernel == 3 else "any"
     window += " next" if op.stride == 1 else " apart"
     outputs, name = channels * height, f"depthwise: {window}"
+    if as_one:
+        name = f"depthwise: {window.split()[0]} as one"
+        last = (height - (strips - 1) * as_one) * width
+        outputs, fours = channels * strips, 0
+        eights = ((strips - 1) * ceil(as_one * width / 8) + ceil(last / 8)) / strips
     return Counter(
         {"depthwise: layers": 1, "depthwise: strips": op.groups * strips, "depthwise: channels": times}
         | {"depthwise: rows": rows, "depthwise: filled": rows * ceil(row_values / 16)}

@@ -7,6 +7,8 @@ since the arena has to be larger elsewhere, they take more and are faster (`back
 from automcu_ray.networks.graph import Shape
 
 ALIGNMENT = 4  # of scratch, in bytes; the planner knows none, so that each has this less one in addition
+_STRIP = 4  # output rows that a depthwise convolution computes from one copy of its input's rows, where there is room
+_AS_ONE_BYTES = 512  # of copied rows, where short ones are taken as one
 
 
 def is_depthwise(groups: int, read: Shape, written: Shape) -> bool:
@@ -19,6 +21,17 @@ def row_values(read: Shape, written: Shape, stride: int, pad: int, reach: int) -
     last = 4 * -(-written[2] // 4) - 1
     values = max(pad + read[2], last * stride + 2 * -(-(reach + 1) // 2))
     return values + values % 2
+
+
+def rows_as_one(width: int) -> bool:
+    """Return whether Helium takes output rows of a depthwise convolution as one: each would leave lanes over."""
+    return width < 16 and width % 8 in (1, 2, 3, 5, 6)
+
+
+def strip_rows(height: int, row_step: int, stride: int, reach: int, *, as_one: bool) -> int:
+    """Return how many output rows of a depthwise convolution are computed from one copy, where there is room."""
+    most = (_AS_ONE_BYTES // row_step - reach - 1) // stride + 1 if as_one else _STRIP
+    return max(1, min(most, height))
 
 
 def scratch_bytes(

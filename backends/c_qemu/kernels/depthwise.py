@@ -3,17 +3,24 @@
 import numpy as np
 
 from automcu_ray.networks.graph import Shape
-from automcu_ray.sizing.scratch import ALIGNMENT, dsp_depthwise_bytes, reads_apart, row_values
-from backends.c_qemu.kernels.layer import Field
+from automcu_ray.sizing.scratch import ALIGNMENT, dsp_depthwise_bytes, reads_apart, row_values, rows_as_one, strip_rows
+from backends.c_qemu.kernels.layer import Field, Variant
 from backends.c_qemu.kernels.window import Quantised, Window
 
 
 def strips(window: Window, quantised: Quantised, strip: int) -> tuple[dict[str, Field], int]:
     """Return the fields and scratch where the rows that `strip` output rows read are copied."""
     row_step = _row_step(window)
-    fields = _by_channel(window, quantised) | {"strip": strip, "row_step": row_step}
+    by_rows = int(strip == 1 or not rows_as_one(window.written[2]))
+    fields = _by_channel(window, quantised) | {"strip": strip, "row_step": row_step, "by_rows": by_rows}
     rows = (strip - 1) * window.stride[0] + window.reach[0] + 1
     return fields, rows * row_step + ALIGNMENT - 1
+
+
+def most_rows(window: Window, variant: Variant) -> int:
+    """Return how many output rows are computed from one copy where there is room."""
+    as_one = variant == "helium" and rows_as_one(window.written[2])
+    return strip_rows(window.written[1], _row_step(window), window.stride[0], window.reach[0], as_one=as_one)
 
 
 def ring(window: Window, quantised: Quantised) -> tuple[dict[str, Field], int]:

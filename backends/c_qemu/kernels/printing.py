@@ -74,6 +74,7 @@ def print_c(
     texts += ["#define NET_LONG_SUMS"] if longest >= LONGEST else []
     texts += ["#define NET_HUGE_SUMS"] if longest >= HUGE else []
     texts += ["#define NET_SMALL"] if small else []
+    texts += ["#define NET_SHORT_ROWS"] if variant == "helium" and any(map(_has_short_rows, layers)) else []
     texts += [f"#define NET_STATES {states}"] if states else []
     texts += [(SOURCES / name).read_text() for name in needed]
     places = {name: f"{ARENA} + {offset}" for name, offset in made.offsets.items()}
@@ -102,6 +103,10 @@ def print_c(
     body = "".join(f"    {line}\n" for line in calls)
     head = "static void one_step" if states else "void net"
     return "\n".join([*texts, f"{head}({signature}) {{\n{body}}}\n"])
+
+
+def _has_short_rows(layer: Layer) -> bool:
+    return layer.kernel == "convolve_depthwise" and not layer.fields.get("by_rows", 1)
 
 
 def scratch_name(number: int) -> str:

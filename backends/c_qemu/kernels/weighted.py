@@ -12,8 +12,6 @@ from backends.c_qemu.kernels import depthwise
 from backends.c_qemu.kernels.layer import Array, Field, Layer, Variant
 from backends.c_qemu.kernels.window import Quantised, Window
 
-STRIP = 4  # output rows that a depthwise convolution computes from one copy of its input's rows, where there is room
-
 
 def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised, variant: Variant) -> Layer:
     """Return a convolution of any window; a linear layer where it reads single pixels of an image of one.
@@ -41,7 +39,7 @@ def convolution(node: str, x: str, y: str, window: Window, quantised: Quantised,
             return replace(made("convolve_apart", *depthwise.apart(window, quantised)), small=small)
         if variant == "dsp":
             return replace(made("convolve_depthwise", *depthwise.ring(window, quantised)), small=small)
-        high = made("convolve_depthwise", *depthwise.strips(window, quantised, min(STRIP, window.written[1])))
+        high = made("convolve_depthwise", *depthwise.strips(window, quantised, depthwise.most_rows(window, variant)))
         return replace(made("convolve_depthwise", *depthwise.strips(window, quantised, 1), high), small=small)
     dense = _dense_helium(window, quantised) if variant == "helium" else _dense(window, quantised, variant)
     kernel = "convolve_threes" if variant == "dsp" and _in_threes(window) else "convolve"

@@ -106,6 +106,27 @@ def test_some_lanes_are_stored_with_helium_and_no_more(deep: bool, qemu: None, t
     assert np.array_equal(found.outputs, made.run(images))
 
 
+@pytest.mark.parametrize("width", [2, 3, 6, 13])
+def test_short_rows_are_taken_as_one_with_helium(width: int, qemu: None, tmp_path: Path) -> None:
+    def layer(kernel: int, stride: int = 1, dilation: int = 1) -> torch.nn.Conv2d:
+        return torch.nn.Conv2d(3, 3, kernel, stride, dilation * (kernel // 2), dilation, groups=3)
+
+    torch.manual_seed(0)
+    layers = [layer(3), layer(5), layer(3, dilation=2), layer(3, stride=2), layer(5, stride=2)]
+    between = [module for one in layers for module in (one, torch.nn.ReLU())]
+    shape = (3, 90, width)  # more rows than one copy holds
+    images = np.random.default_rng(0).integers(0, 256, (4, *shape), dtype=np.uint8)
+    network = torch.nn.Sequential(*between, torch.nn.Flatten()).eval()
+    made = deploy(network, shape, precision="int8", calibration=images)
+    assert "#define NET_SHORT_ROWS" in generate(made, "cortex-m55d").source
+    target = McuTarget.model_validate(read_yaml(CONFIGS / "target" / "ensemble_e8_hp.yaml"))
+    firmware = CQemuBackend().build(made, target, Constraints(), tmp_path)
+    assert firmware.board_elf is not None
+    sizes = {"output_dtype": np.dtype(np.int8), "output_count": made.num_classes}
+    found = QemuBoard().run(firmware.board_elf, target, made.encode(images), **sizes)  # type: ignore[arg-type]
+    assert np.array_equal(found.outputs, made.run(images))
+
+
 @pytest.mark.parametrize(("defined", "lowest", "highest"), [("NET", -30, -2), ("NET_WIDE_SCALES", -40, 24)])
 def test_integers_round_as_float32_does(
     defined: str, lowest: int, highest: int, host_gcc: None, tmp_path: Path

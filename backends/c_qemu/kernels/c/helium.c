@@ -143,6 +143,45 @@ INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell
     }
 }
 #endif
+#if defined(NET_SHORT_ROWS) && defined(__ARM_FEATURE_MVE)
+/* Several short rows as one, eight outputs at a time: each lane gathers its own window, in whichever row it lies. */
+INLINE void rows_of_size(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
+                         float scale, int8_t *y, int height, int width) {
+    const int width_out = l->out_w, step = l->stride_w, span = l->row_step, down = l->dilation_h * span;
+    const uint32_t over = (1u << 16) / width_out + 1, next = l->stride_h * span - width_out * step;
+    uint32x4_t number = vidupq_n_u32(0, 1);
+    for (int left = count * width_out; left > 0; left -= 8, y += 8) {
+        const uint32x4_t more = vaddq_n_u32(number, 4);
+        const uint32x4_t at = vmlaq_n_u32(vmulq_n_u32(number, step), vshrq_n_u32(vmulq_n_u32(number, over), 16), next);
+        const uint32x4_t at4 = vmlaq_n_u32(vmulq_n_u32(more, step), vshrq_n_u32(vmulq_n_u32(more, over), 16), next);
+        int32x4_t sums[2] = {vdupq_n_s32(bias), vdupq_n_s32(bias)};
+        const tap *tap = taps;
+        const cell *row = rows;
+#pragma GCC unroll 3
+        for (int i = 0; i < height; i++, row += down)
+#pragma GCC unroll 3
+            for (int j = 0; j < width; j++) {
+                const cell *const from = row + j * l->dilation_w;
+                const int32_t value = *tap++;
+                __asm__ volatile("" ::: "memory"); /* GCC would load every value first, and spill them */
+                sums[0] = vmlaq_n_s32(sums[0], vldrbq_gather_offset_s32(from, at), value);
+                sums[1] = vmlaq_n_s32(sums[1], vldrbq_gather_offset_s32(from, at4), value);
+            }
+        store_four(y, sums[0], scale, l->y_zero, left);
+        if (left > 4) store_four(y + 4, sums[1], scale, l->y_zero, left - 4);
+        number = vaddq_n_u32(number, 8);
+    }
+}
+SHARED void rows_of_windows(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
+                            float scale, int8_t *y) {
+    WRITES;
+    if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1) {
+        rows_of_size(l, taps, rows, count, bias, scale, y, 3, 3);
+    } else {
+        rows_of_size(l, taps, rows, count, bias, scale, y, l->kernel_h, l->kernel_w);
+    }
+}
+#endif
 SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
                            int8_t *y) {
     WRITES;
