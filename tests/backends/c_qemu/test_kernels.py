@@ -112,7 +112,8 @@ def test_short_rows_are_taken_as_one_with_helium(width: int, qemu: None, tmp_pat
         return torch.nn.Conv2d(3, 3, kernel, stride, dilation * (kernel // 2), dilation, groups=3)
 
     torch.manual_seed(0)
-    layers = [layer(3), layer(5), layer(3, dilation=2), layer(3, stride=2), layer(5, stride=2)]
+    large = [torch.nn.Conv2d(3, 24, 1), torch.nn.Conv2d(24, 3, 1)]  # so that the arena has room for the copies
+    layers = [*large, layer(3), layer(5), layer(3, dilation=2), layer(3, stride=2), layer(5, stride=2)]
     between = [module for one in layers for module in (one, torch.nn.ReLU())]
     shape = (3, 90, width)  # more rows than one copy holds
     images = np.random.default_rng(0).integers(0, 256, (4, *shape), dtype=np.uint8)
