@@ -229,10 +229,12 @@ def fix(one: Linked, task: Task, estimator: Estimator, *, after: bool) -> Change
 
 def changed(spec: ArchitectureSpec, change: Change) -> ArchitectureSpec:
     """Return the spec with the change made."""
-    layers = [{k: v for k, v in layer.items() if k != "in_channels"} for layer in spec.compact()["backbone"]]
+    whole = {"head": {}} | spec.compact()
+    layers = [{k: v for k, v in layer.items() if k != "in_channels"} for layer in whole["backbone"]]
     layer, field = change.where.split(".")
-    layers[int(layer.removeprefix("layer_")) - 1][field] = change.after
-    return ArchitectureSpec.model_validate({"backbone": layers})
+    part = whole["head"] if layer == "head" else layers[int(layer.removeprefix("layer_")) - 1]
+    part[field] = change.after
+    return ArchitectureSpec.model_validate({"backbone": layers, "head": whole["head"]})
 
 
 def spec_of(candidate: Candidate) -> ArchitectureSpec:
