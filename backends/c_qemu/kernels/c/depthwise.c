@@ -20,16 +20,7 @@ SHARED void convolve_depthwise(const struct convolution *l, const int8_t *x, int
                 const int32_t bias = l->biases[channel];
                 const float scale = l->scales[channel];
                 if (l->out_channels > 1) taps = taps_of(l, channel, scratch);
-                int8_t *to = y + channel * plane + first * l->out_w;
-                const cell *row = rows;
-#if defined(NET_SHORT_ROWS) && defined(__ARM_FEATURE_MVE)
-                if (!l->by_rows) {
-                    rows_of_windows(l, taps, rows, count, bias, scale, to);
-                    continue;
-                }
-#endif
-                for (int h = 0; h < count; h++, row += l->stride_h * l->row_step, to += l->out_w)
-                    row_of_windows(l, taps, row, bias, scale, to);
+                rows_of_windows(l, taps, rows, count, bias, scale, y + channel * plane + first * l->out_w);
             }
         }
     }

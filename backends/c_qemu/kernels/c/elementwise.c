@@ -4,13 +4,15 @@ struct pairs {
     float scale_a, scale_b, fixed; /* a product takes scale_a alone, its output's zero point is `fixed` */
     int16_t zero_a, zero_b;
 };
-#define FOR_PAIRS(...) \
+#define FOR_ROWS(...) \
     for (uint32_t i = 0; i < l->counts[0]; i++) \
         for (uint32_t j = 0; j < l->counts[1]; j++) { \
             const int8_t *a = first + i * l->steps_a[0] + j * l->steps_a[1]; \
             const int8_t *b = second + i * l->steps_b[0] + j * l->steps_b[1]; \
-            for (uint32_t k = 0; k < l->counts[2]; k++, a += l->steps_a[2], b += l->steps_b[2]) *y++ = __VA_ARGS__; \
+            __VA_ARGS__ \
         }
+#define FOR_PAIRS(...) \
+    FOR_ROWS(for (uint32_t k = 0; k < l->counts[2]; k++, a += l->steps_a[2], b += l->steps_b[2]) *y++ = __VA_ARGS__;)
 
 #if defined(WITHOUT_FLOATS)
 INLINE real fixed_of(const struct pairs *l) {
@@ -65,9 +67,31 @@ SHARED void mul(const struct pairs *l, const int8_t *first, const int8_t *second
     FOR_PAIRS(saturate(mul_exactly(l, (*a - l->zero_a) * (*b - l->zero_b))))
 }
 #else
+#if defined(__ARM_FEATURE_MVE) && !defined(NET_SMALL)
+/* All whole fours of `count` sums; returns how many values those are. */
+INLINE uint32_t add_fours(const int8_t *a, const int8_t *b, int8_t *y, uint32_t count, float scale_a, float scale_b,
+                          float fixed) {
+    const float32x4_t by_a = vdupq_n_f32(scale_a), by_b = vdupq_n_f32(scale_b), start = vdupq_n_f32(fixed);
+    const int32x4_t least = vdupq_n_s32(-128), most = vdupq_n_s32(127);
+    for (const int8_t *const end = a + (count & ~3u); a != end; a += 4, b += 4, y += 4) {
+        const float32x4_t part = vfmaq_f32(start, vcvtq_f32_s32(vldrbq_s32(b)), by_b);
+        const int32x4_t made = vcvtnq_s32_f32(vfmaq_f32(part, vcvtq_f32_s32(vldrbq_s32(a)), by_a));
+        vstrbq_s32(y, vminq_s32(vmaxq_s32(made, least), most));
+    }
+    return count & ~3u;
+}
+#endif
 SHARED void add(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {
     WRITES;
     const float scale_a = l->scale_a, scale_b = l->scale_b, fixed = l->fixed;
+#if defined(__ARM_FEATURE_MVE) && !defined(NET_SMALL)
+    if (l->steps_a[2] == 1 && l->steps_b[2] == 1) {
+        FOR_ROWS(y += add_fours(a, b, y, l->counts[2], scale_a, scale_b, fixed);
+                 for (uint32_t k = l->counts[2] & ~3u; k < l->counts[2]; k++) *y++ =
+                     saturate(rounded_float(fmaf((float)a[k], scale_a, fmaf((float)b[k], scale_b, fixed))));)
+        return;
+    }
+#endif
     FOR_PAIRS(saturate(rounded_float(fmaf((float)*a, scale_a, fmaf((float)*b, scale_b, fixed)))))
 }
 SHARED void mul(const struct pairs *l, const int8_t *first, const int8_t *second, int8_t *y) {

@@ -128,25 +128,29 @@ INLINE void eight(const struct convolution *l, const tap *taps, const cell *row,
             }
         }
 }
-INLINE void row_of_size(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
-                        int8_t *y, int height, int width, int step) {
+INLINE void rows_of_size(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
+                         float scale, int8_t *y, int height, int width, int step) {
     const uint32x4_t apart = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)step);
-    for (int left = l->out_w; left > 0; left -= 8, y += 8, row += 8 * step) {
-        int32x4_t sums[2] = {vdupq_n_s32(bias), vdupq_n_s32(bias)};
-        if (left > 4) {
-            eight(l, taps, row, height, width, 1, step, apart, sums);
-            store_four(y + 4, sums[1], scale, l->y_zero, left - 4);
-        } else {
-            eight(l, taps, row, height, width, 0, step, apart, sums);
+    for (int h = 0; h < count; h++, rows += l->stride_h * l->row_step) {
+        const cell *row = rows;
+        for (int left = l->out_w; left > 0; left -= 8, row += 8 * step) {
+            int32x4_t sums[2] = {vdupq_n_s32(bias), vdupq_n_s32(bias)};
+            if (left > 4) {
+                eight(l, taps, row, height, width, 1, step, apart, sums);
+                store_four(y + 4, sums[1], scale, l->y_zero, left - 4);
+            } else {
+                eight(l, taps, row, height, width, 0, step, apart, sums);
+            }
+            store_four(y, sums[0], scale, l->y_zero, left);
+            y += left < 8 ? left : 8;
         }
-        store_four(y, sums[0], scale, l->y_zero, left);
     }
 }
 #endif
 #if defined(NET_SHORT_ROWS) && defined(__ARM_FEATURE_MVE)
 /* Several short rows as one, eight outputs at a time: each lane gathers its own window, in whichever row it lies. */
-INLINE void rows_of_size(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
-                         float scale, int8_t *y, int height, int width) {
+INLINE void as_one_of_size(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
+                           float scale, int8_t *y, int height, int width) {
     const int width_out = l->out_w, step = l->stride_w, span = l->row_step, down = l->dilation_h * span;
     const uint32_t over = (1u << 16) / width_out + 1, next = l->stride_h * span - width_out * step;
     uint32x4_t number = vidupq_n_u32(0, 1);
@@ -172,39 +176,46 @@ INLINE void rows_of_size(const struct convolution *l, const tap *taps, const cel
         number = vaddq_n_u32(number, 8);
     }
 }
+#endif
+/* `count` output rows of a channel, whose input lies in `rows`. */
 SHARED void rows_of_windows(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
                             float scale, int8_t *y) {
     WRITES;
-    if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1) {
-        rows_of_size(l, taps, rows, count, bias, scale, y, 3, 3);
-    } else {
-        rows_of_size(l, taps, rows, count, bias, scale, y, l->kernel_h, l->kernel_w);
-    }
-}
-#endif
-SHARED void row_of_windows(const struct convolution *l, const tap *taps, const cell *row, int32_t bias, float scale,
-                           int8_t *y) {
-    WRITES;
 #if defined(__ARM_FEATURE_MVE)
-    if (l->kernel_h == 3 && l->kernel_w == 3 && l->dilation_w == 1 && l->stride_w == 1) {
-        row_of_size(l, taps, row, bias, scale, y, 3, 3, 1);
-    } else if (l->kernel_h == 3 && l->kernel_w == 3) {
-        row_of_size(l, taps, row, bias, scale, y, 3, 3, l->stride_w);
+    const int near = l->kernel_h == 3 && l->kernel_w == 3;
+#if defined(NET_SHORT_ROWS)
+    if (!l->by_rows && near && l->dilation_w == 1) {
+        as_one_of_size(l, taps, rows, count, bias, scale, y, 3, 3);
+        return;
+    }
+    if (!l->by_rows) {
+        as_one_of_size(l, taps, rows, count, bias, scale, y, l->kernel_h, l->kernel_w);
+        return;
+    }
+#endif
+    if (near && l->dilation_w == 1 && l->stride_w == 1) {
+        rows_of_size(l, taps, rows, count, bias, scale, y, 3, 3, 1);
+    } else if (near) {
+        rows_of_size(l, taps, rows, count, bias, scale, y, 3, 3, l->stride_w);
     } else if (l->stride_w == 1) {
-        row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, 1);
+        rows_of_size(l, taps, rows, count, bias, scale, y, l->kernel_h, l->kernel_w, 1);
     } else {
-        row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, l->stride_w);
+        rows_of_size(l, taps, rows, count, bias, scale, y, l->kernel_h, l->kernel_w, l->stride_w);
     }
 #else
     const int step = l->stride_w;
-    for (int left = l->out_w; left > 0; left -= 4, y += 4, row += 4 * step) {
-        const tap *tap = taps;
-        const cell *from = row;
-        int32_t sums[4] = {bias, bias, bias, bias};
-        for (int i = 0; i < l->kernel_h; i++, from += l->dilation_h * l->row_step)
-            for (int j = 0; j < l->kernel_w; j++, tap++)
-                for (int k = 0; k < 4; k++) sums[k] += *tap * from[j * l->dilation_w + k * step];
-        store(y, sums[0], sums[1], sums[2], sums[3], scale, zero_to_store(l->y_zero), left);
+    for (int h = 0; h < count; h++, rows += l->stride_h * l->row_step) {
+        const cell *row = rows;
+        for (int left = l->out_w; left > 0; left -= 4, row += 4 * step) {
+            const tap *tap = taps;
+            const cell *from = row;
+            int32_t sums[4] = {bias, bias, bias, bias};
+            for (int i = 0; i < l->kernel_h; i++, from += l->dilation_h * l->row_step)
+                for (int j = 0; j < l->kernel_w; j++, tap++)
+                    for (int k = 0; k < 4; k++) sums[k] += *tap * from[j * l->dilation_w + k * step];
+            store(y, sums[0], sums[1], sums[2], sums[3], scale, zero_to_store(l->y_zero), left);
+            y += left < 4 ? left : 4;
+        }
     }
 #endif
 }

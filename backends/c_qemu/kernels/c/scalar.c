@@ -116,6 +116,12 @@ SHARED void row_of_windows(const struct convolution *l, const tap *taps, const c
         row_of_size(l, taps, row, bias, scale, y, l->kernel_h, l->kernel_w, l->stride_w, l->dilation_w);
 }
 
+INLINE void rows_of_windows(const struct convolution *l, const tap *taps, const cell *rows, int count, int32_t bias,
+                            float scale, int8_t *y) {
+    for (int h = 0; h < count; h++, rows += l->stride_h * l->row_step, y += l->out_w)
+        row_of_windows(l, taps, rows, bias, scale, y);
+}
+
 /* Weights: [rows][inputs]. */
 INLINE void dot_products(const int8_t *weight, const int8_t *x, int inputs, int rows, int32_t *sums) {
 #if !defined(NET_SMALL)
