@@ -30,6 +30,7 @@ from backends.boards.qemu import QemuBoard
 from backends.c_qemu import stack
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.emx import generate_float
+from backends.c_qemu.form import Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS, uart_flags
 from backends.c_qemu.harness import FIRMWARE
 from backends.c_qemu.linker import Layout, section_bytes
@@ -270,7 +271,7 @@ def main(arguments: Sequence[str]) -> None:
             print(f"{core}: instructions a MAC, relative to ours, code, scratch, equal outputs", flush=True)
             for layer in [one for one in LAYERS if not wanted or any(text in one.name for text in wanted)]:
                 ours, small = (
-                    measure(core, generate(layer.deployed(), core, arena_bytes).source, layer)
+                    measure(core, generate(layer.deployed(), core, form=Form(arena_bytes=arena_bytes)).source, layer)
                     for arena_bytes in (ROOM, 0)
                 )
                 print(

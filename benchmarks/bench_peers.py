@@ -28,6 +28,7 @@ from automcu_ray.deploy.tracing import INPUT, OUTPUT
 from automcu_ray.problem.target import Core
 from backends.c_qemu.cgen import generate
 from backends.c_qemu.emx import generate_float
+from backends.c_qemu.form import Form
 from backends.c_qemu.kernels.layer import Layer
 from backends.c_qemu.kernels.reading import read
 
@@ -206,7 +207,7 @@ def line(core: Core, deployed: DeployedNetwork, library: Path) -> str:
     pictures = np.random.default_rng(1).integers(0, 256, (2, *deployed.input_shape), dtype=np.uint8)
     images, wanted = deployed.encode(pictures), deployed.run(pictures)
     count = deployed.num_classes
-    ours, sections = run_c(core, generate(deployed, core, ROOM).source, count, images)
+    ours, sections = run_c(core, generate(deployed, core, form=Form(arena_bytes=ROOM)).source, count, images)
     assert np.array_equal(ours.outputs, wanted), "ours are onnxruntime's bits"
     emx = run_c(core, generate_float(deployed).source, count, images)[0]
     try:

@@ -122,7 +122,8 @@ class LayerCost(FrozenModel):
 class RamUsage(FrozenModel):
     """RAM of a linked firmware, in bytes; the parts add up to `total_bytes`.
 
-    A vendor's tool that leaves the stack to the user's project counts none: there `stack_bytes` is 0.
+    A vendor's tool that leaves the stack to the user's project counts none: there `stack_bytes` is 0. `spare_bytes` of
+    the arena make the network faster, and nothing but the limit asks for fewer.
     """
 
     arena_bytes: Int64
@@ -130,6 +131,7 @@ class RamUsage(FrozenModel):
     stack_bytes: Int64
     data_bss_bytes: Int64
     total_bytes: Int64
+    spare_bytes: Int64 = 0
 
 
 class FlashUsage(FrozenModel):
@@ -220,6 +222,11 @@ class FeasibilityReport(FrozenModel):
     notes: tuple[str, ...] = ()
     cached: bool = False
     network_hash: str = ""
+
+    @property
+    def least_ram_bytes(self) -> int | None:
+        """RAM without what makes the network faster alone."""
+        return self.ram_bytes if self.ram_bytes is None or self.ram is None else self.ram_bytes - self.ram.spare_bytes
 
     @property
     def fixes(self) -> tuple[Change, ...]:

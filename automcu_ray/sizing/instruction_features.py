@@ -8,6 +8,7 @@ calls it, whose sizes are constants then, " alike" if all that do have the same 
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 
 from automcu_ray.networks.graph import Graph, Op
@@ -60,12 +61,24 @@ def features(graph: Graph, core: Core) -> list[Counter[str]]:
     return [Counter({name + endings[_function(name)]: n for name, n in found.items() if n}) for found in counts]
 
 
+def functions(graph: Graph, core: Core) -> list[set[str]]:
+    """Return, for each operator of a graph at int8, the functions that compute it, each with its ending."""
+    return [set(map(_specialised, counts)) for counts in features(graph, core)]
+
+
+@cache  # of the few hundred names there are
+def _specialised(name: str) -> str:
+    ending = next((ending for ending in ENDINGS if ending and name.endswith(ending)), "")
+    return _function(name) + ending
+
+
 def _ending(function: str, windows: Sequence[tuple[int, ...]]) -> str:
     if len(windows) == 1:
         return " alone"
     return " alike" if function in _BY_WINDOW and len(set(windows)) == 1 else ""
 
 
+@cache
 def _function(name: str) -> str:
     return name.partition(":")[0]
 

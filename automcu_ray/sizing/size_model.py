@@ -20,8 +20,10 @@ from automcu_ray.core.errors import ConfigError
 from automcu_ray.core.feasibility import Estimate, FeasibilityReport
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.graph import Graph
+from automcu_ray.problem.target import Core
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import Footprint, footprint
+from automcu_ray.sizing.instruction_features import functions
 from automcu_ray.sizing.instruction_model import InstructionModel, shipped
 from automcu_ray.sizing.verdict_cache import Lesson
 
@@ -52,9 +54,10 @@ class Overhead(NamedTuple):
 
         Nor has one that is below them, computed patch by patch: it tells nothing of networks that are not.
         """
-        if not sizes.ram_bytes or not sizes.flash_bytes or sizes.ram_bytes < bounds.ram_lower_bound_bytes:
+        ram_bytes = sizes.least_ram_bytes if isinstance(sizes, FeasibilityReport) else sizes.ram_bytes
+        if not ram_bytes or not sizes.flash_bytes or ram_bytes < bounds.ram_lower_bound_bytes:
             return None
-        return cls(sizes.ram_bytes - bounds.ram_lower_bound_bytes, sizes.flash_bytes - bounds.flash_lower_bound_bytes)
+        return cls(ram_bytes - bounds.ram_lower_bound_bytes, sizes.flash_bytes - bounds.flash_lower_bound_bytes)
 
     @classmethod
     def itemized(cls, report: FeasibilityReport | None) -> Self:
@@ -88,10 +91,12 @@ class Estimator(FrozenModel):
     """The overhead of one toolchain, core and precision, fitted to its verdicts.
 
     Flash is linear in the operators: each kind brings its code, each channel its bias, scale and zero point, and some
-    bring a library function with the first of them. RAM is a constant: stack, start-up and harness.
+    bring a function with the first of them. RAM is a constant: stack, start-up and harness. `core` is where the
+    functions are those of c_qemu's int8 kernels, else None.
     """
 
     precision: str
+    core: Core | None = None
     verdicts: int
     ram_beyond_bytes: float
     flash_beyond_bytes: float
@@ -107,7 +112,7 @@ class Estimator(FrozenModel):
             graph: the network.
             found: its footprint, if the caller has it already.
         """
-        counts = features(graph)
+        counts = features(graph, self.core)
         known = self.flash_bytes_by_feature
         if any(op.kind not in known for op in graph.ops):
             return None
@@ -186,13 +191,15 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
     ram, flash = np.array([(lesson.ram_bytes, lesson.flash_bytes) for lesson in lessons], float).T
     ram_beyond, flash_beyond = np.array(overheads, float).T
     vectorizer = DictVectorizer(sparse=False)
-    counts = vectorizer.fit_transform([features(graph) for graph in graphs])
+    core = task.target.core if task.precision == "int8" else None
+    counts = vectorizer.fit_transform([features(graph, core) for graph in graphs])
     unseen_ram = cross_val_predict(DummyRegressor(strategy="median"), counts, ram_beyond, cv=_FOLDS)
     unseen_flash = cross_val_predict(Ridge(), counts, flash_beyond, cv=_FOLDS)
     ridge = Ridge().fit(counts, flash_beyond)
     parts = dict(zip(vectorizer.feature_names_, ridge.coef_.tolist(), strict=True))
     return Estimator(
         precision=task.precision,
+        core=core,
         verdicts=len(lessons),
         ram_beyond_bytes=float(np.median(ram_beyond)),
         flash_beyond_bytes=float(ridge.intercept_),
@@ -237,12 +244,20 @@ def _read(path: Path) -> Estimator | None:
         raise ConfigError(f"{path} should hold what sizes were learned from, and cannot be read: {error}") from error
 
 
-def features(graph: Graph) -> Counter[str]:
-    """Return what decides the size of a graph's code and tables: operators counted, coarsely and finely, by name.
+def features(graph: Graph, core: Core | None) -> Counter[str]:
+    """Return what decides the size of a graph's code and tables: operators and functions, counted by name.
 
-    Fine names alone would need many verdicts; of coarse ones, ridge regression makes the best guess about the rest.
+    For a core these are the functions of c_qemu's int8 kernels: which of them a network needs, and where GCC makes one
+    for a single caller, is most of what shapes tell of its code. For others operators are counted coarsely and finely:
+    fine names alone would need many verdicts; of coarse ones, ridge regression makes the best guess about the rest.
     """
     counts: Counter[str] = Counter()
+    if core is not None:
+        for op, called in zip(graph.ops, functions(graph, core), strict=True):
+            counts.update((op.kind, f"activation {op.activation}", *(f"calls {name}" for name in called)))
+            counts.update({"channels": op.biases, "operators": 1})
+            counts |= Counter(f"any {name}" for name in called)
+        return counts
     once: set[str] = set()  # library functions are linked once, however often they are called
     for op in graph.ops:
         counts.update(_words(op.kind, op.groups > 1, op.window, op.stride, op.activation))

@@ -67,9 +67,9 @@ class VerdictCache:
         """
         with contextlib.suppress(OSError):
             write_whole(self._path(candidate_hash), report.model_dump_json(exclude_defaults=True).encode())
-            if spec is None or not report.ram_bytes or not report.flash_bytes:
+            if spec is None or not report.least_ram_bytes or not report.flash_bytes:
                 return
-            sizes = {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
+            sizes = {"ram_bytes": report.least_ram_bytes, "flash_bytes": report.flash_bytes}
             lesson = Lesson(spec=spec, instructions=report.instructions, **sizes)
             row = lesson.model_dump_json(exclude_defaults=True)
             self._lessons.parent.mkdir(parents=True, exist_ok=True)

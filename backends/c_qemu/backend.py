@@ -2,7 +2,8 @@
 
 import dataclasses
 import importlib.metadata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,8 +21,9 @@ from automcu_ray.sizing import footprint
 from backends.base import Backend, Firmware, Probe
 from backends.boards.machines import find_machine
 from backends.c_qemu import harness, linker, stack
-from backends.c_qemu.cgen import NetworkCode, fitting_stage, generate
-from backends.c_qemu.form import Code, Form
+from backends.c_qemu.cgen import NetworkCode, generate
+from backends.c_qemu.choice import Arena, Choice, Optimise, Patches
+from backends.c_qemu.form import Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS, LINK_FLAGS
 from backends.c_qemu.gnu_tools import (
     COMPILE_TIMEOUT_S,
@@ -42,9 +44,6 @@ from backends.programs import Completed, Runner, cpu_seconds, run_confined
 from backends.source_fingerprint import SHARED, digest
 
 PACKAGES = ("torch", "onnx", "onnxruntime", "emx-onnx-cgen")
-_LESS_THAN_FAST: tuple[Code, ...] = ("lean", "narrow")
-Optimise = Literal["speed", "size", "auto"]
-Patches = Literal["never", "auto"]
 Stream = Literal["window", "steps"]
 PROBE = "probe_net"  # the network with marks between its layers; the linker script knows it by its end
 
@@ -55,9 +54,11 @@ class CQemuBackend(Backend):
     For a task with a front end `stream.c` feeds the network from samples; all of it counts.
 
     `optimise` is for speed, for size (fewer bytes of code, several times the instructions), or `auto`: for speed, and
-    where that does not fit the fastest form that does. With `patches` on `auto` a network that needs too much RAM is
-    tried with its first layers computed patch by patch; then the analytic rung refuses less, and sizes do not follow
-    its bounds.
+    where that does not fit the fastest form that does. With `arena` on `fast`, kernels that need more scratch than the
+    network's tensors leave take what the RAM limit leaves, as far as they are faster for it.
+
+    With `patches` on `auto` a network that needs too much RAM is tried with its first layers computed patch by patch;
+    then the analytic rung refuses less, and sizes do not follow its bounds.
 
     With `stream` on `steps` a stream keeps a recurrent network's states, of two windows under way, in place of the
     window, and works out one step a sample; answers are those of the windows.
@@ -76,24 +77,25 @@ class CQemuBackend(Backend):
         *,
         stack_bytes: int = 1024,
         optimise: Optimise = "auto",
+        arena: Arena = "least",
         patches: Patches = "never",
         stream: Stream = "window",
         run: Runner = run_confined,
     ) -> None:
         super().__init__(run=run)
-        asked = (("optimise", optimise, Optimise), ("patches", patches, Patches), ("stream", stream, Stream))
-        for name, found, choices in asked:
+        asked = (("optimise", optimise, Optimise), ("arena", arena, Arena), ("patches", patches, Patches))
+        for name, found, choices in (*asked, ("stream", stream, Stream)):
             if found not in get_args(choices):
                 raise ConfigError(f"{name} should be one of {', '.join(get_args(choices))}, found {found!r}.")
         self.stack_bytes, self.optimise, self.patches = stack_bytes, optimise, patches
-        self.stream = stream
+        self.arena, self.stream = arena, stream
         self.follows_bounds = patches == "never"
 
     def version(self) -> str:
         packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
         ours = digest(FIRMWARE.parent, *SHARED)
-        options = f"stack {self.stack_bytes} B, {self.optimise}, patches {self.patches}, stream by {self.stream}"
-        return f"{packages}, {gnu_versions(self.run)}, ours {ours}, {options}"
+        options = f"stack {self.stack_bytes} B, {self.optimise}, arena {self.arena}, patches {self.patches}"
+        return f"{packages}, {gnu_versions(self.run)}, ours {ours}, {options}, stream by {self.stream}"
 
     def unsuitable(self, task: Task) -> str:
         return "" if task.target.core in CORE_FLAGS else f"GCC for Arm does not build for {task.target.core}"
@@ -105,47 +107,21 @@ class CQemuBackend(Backend):
         return footprint.check(bounds, task.ram_limit_bytes, task.flash_limit_bytes)
 
     def build(self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path) -> Firmware:
-        steps = self.stream == "steps" and fed_by(deployed) is not None
-        form = Form("small" if self.optimise == "size" else "fast", steps=steps)
-        made, arena_bytes = self._build(deployed, target, constraints, workdir, form)
-
-        def again(other: Form) -> Firmware:
-            found, _ = self._build(deployed, target, constraints, workdir, other)
-            spent = made.report.seconds_by_rung
-            seconds = {rung: spent[rung] + more for rung, more in found.report.seconds_by_rung.items()}
-            return dataclasses.replace(found, report=found.report.replace(seconds_by_rung=seconds))
-
-        for other in self._other_forms(deployed, target.core, made.report, arena_bytes):
-            if made.report.feasible:
-                break
-            form = dataclasses.replace(other, steps=steps, stage=None if steps else other.stage)
-            made = again(form)
-        if self.optimise == "auto" and form.code == "small" and made.report.feasible:
-            for code in (*_LESS_THAN_FAST, form.code):  # the fastest that fits; the small one is known to
-                made = again(dataclasses.replace(form, code=code))
-                if made.report.feasible:
-                    break
-        return made
-
-    def _other_forms(
-        self, deployed: DeployedNetwork, core: Core, report: FeasibilityReport, arena_bytes: int
-    ) -> Iterator[Form]:
-        """Yield the forms of the C that may fit where the first one, with its report and arena, did not."""
-        if deployed.precision != "int8":
-            return
-        stage = None
-        over = next((found.over_bytes for found in report.violations if found.resource == "ram"), None)
-        if over and self.patches == "auto" and (stage := fitting_stage(deployed, core, arena_bytes - over)):
-            yield Form("small" if self.optimise == "size" else "fast", stage)
-        if self.optimise == "auto":
-            yield Form("small")
-            if stage is not None:
-                yield Form("small", stage)
+        choice = Choice(
+            deployed,
+            target.core,
+            constraints.ram_limit_bytes(target),
+            optimise=self.optimise,
+            arena=self.arena,
+            patches=self.patches,
+            build=partial(self._build, deployed, target, constraints, workdir),
+        )
+        return choice.made(steps=self.stream == "steps" and fed_by(deployed) is not None)
 
     def _build(
         self, deployed: DeployedNetwork, target: McuTarget, constraints: Constraints, workdir: Path, form: Form
-    ) -> tuple[Firmware, int]:
-        """Return the firmware in one form, and the bytes of its arena."""
+    ) -> Firmware:
+        """Return the firmware in one form."""
         start = cpu_seconds()
         code = generate(deployed, target.core, form=form)
         texts, front_end = {"net.c": code.source, "net.h": code.header}, fed_by(deployed)
@@ -173,7 +149,7 @@ class CQemuBackend(Backend):
         if emulated is not None and target.emulator is not None:  # with these a bundle can be checked anywhere
             kind = find_machine(target.emulator.machine).uart.kind
             around += [workdir / "emulated.ld", FIRMWARE / f"uart_{kind}.c"]
-        return Firmware(report, elf, (*sources, *around), workdir, emulated), code.arena_bytes
+        return Firmware(report, elf, (*sources, *around), workdir, emulated)
 
     def package(self, folder: Path, deployed: DeployedNetwork, task: Task, manifest: NetworkManifest) -> None:
         build = {

@@ -70,24 +70,18 @@ void net(const void *input, void *output) {{
 """
 
 
-def generate(
-    deployed: DeployedNetwork,
-    core: Core | None = None,
-    arena_bytes: int = 0,
-    *,
-    form: Form = USUAL,
-) -> NetworkCode:
+def generate(deployed: DeployedNetwork, core: Core | None = None, *, form: Form = USUAL) -> NetworkCode:
     """Return the C of a network, for a core or for any; it can be compiled for every one, and gives the same outputs.
 
     The int8 kernels of a layer are the fastest for which the arena has room: as much as the network needs anyway, or
-    `arena_bytes` where that is more. float32 has one form alone.
+    the form's `arena_bytes` where that is more. float32 has one form alone.
 
     Raises:
         ToolchainError: an operator that the kernels do not know, or C that is not what is expected.
     """
     made: Printed | Emitted
     if deployed.precision == "int8":
-        made = generate_int8(deployed, core, arena_bytes, form)
+        made = generate_int8(deployed, core, form)
     else:
         made = generate_float(deployed)
     if found := _FORBIDDEN.search(made.source):

@@ -1,5 +1,6 @@
 """Which C a network becomes: fast or small, whole or with its first layers in patches; told in a report's notes."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,8 @@ CODE_NOTES: dict[Code, str] = {
     "narrow": "The C has one kernel for all convolutions: the faster ones have no room.",
     "small": "The C is optimised for size.",
 }
+_ROOM_NOTE = "Faster kernels use what the RAM limit leaves: the arena may take {} bytes."
+_ROOM_SAID = re.compile(re.escape(_ROOM_NOTE).replace(r"\{\}", r"(\d+)"))
 STEPS_NOTE = "The C goes by steps: its states begin anew where a window does."
 
 
@@ -24,25 +27,30 @@ class Form:
 
     `stage`: what is computed patch by patch.
 
+    `arena_bytes`: the arena may have so many for faster kernels, even where the network needs fewer.
+
     `steps`: a recurrent network keeps its states between calls of `net_step`, one for each window that is under way.
     """
 
     code: Code = "fast"
     stage: Stage | None = None
     steps: bool = False
+    arena_bytes: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a report says of it; nothing of the usual form."""
         code = [CODE_NOTES[self.code]] if self.code in CODE_NOTES else []
         stage = [self.stage.note] if self.stage else []
-        return (*code, *stage, *([STEPS_NOTE] if self.steps else []))
+        room = [_ROOM_NOTE.format(self.arena_bytes)] if self.arena_bytes else []
+        return (*code, *stage, *room, *([STEPS_NOTE] if self.steps else []))
 
     @classmethod
     def of(cls, notes: Sequence[str]) -> "Form":
         """Return the form that a report speaks of."""
         code: Code = next((name for name, note in CODE_NOTES.items() if note in notes), "fast")
-        return cls(code, Stage.of(notes), STEPS_NOTE in notes)
+        room = next((int(found[1]) for found in map(_ROOM_SAID.fullmatch, notes) if found), 0)
+        return cls(code, Stage.of(notes), STEPS_NOTE in notes, room)
 
 
 USUAL = Form()

@@ -63,8 +63,8 @@ def lags(layer: Layer) -> dict[str, Lag]:
     return {name: lag for name, lag in layer.lags.items() if layer.reads.count(name) == 1}
 
 
-def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int, form: Form) -> Printed:
-    """Return the C of an int8 network for a core; None stands for any. `arena_bytes` may be used in any case.
+def generate_int8(deployed: DeployedNetwork, core: Core | None, form: Form) -> Printed:
+    """Return the C of an int8 network for a core; None stands for any.
 
     Forms of less code have fewer kinds of kernels; the small one is plain C, compiled for size.
 
@@ -81,7 +81,7 @@ def generate_int8(deployed: DeployedNetwork, core: Core | None, arena_bytes: int
         layers = [layer.small or layer for layer in layers]
     if form.code != "fast":
         layers = [replace(layer, roomy=None) for layer in layers]
-    layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, arena_bytes)
+    layers, made = _planned(layers, {name: prod(shape) for name, shape in shapes.items()}, form.arena_bytes)
     channels, height, width = deployed.input_shape
     signature = (
         f"const int8_t {printing.INPUT}[1][{channels}][{height}][{width}], "

@@ -118,8 +118,12 @@ def test_a_damaged_estimator_is_an_error(digits_task: Task, tmp_path: Path) -> N
 def test_features_count_operators_and_note_once_what_is_linked_once() -> None:
     builder = GraphBuilder((8, 4, 4))
     builder.linear(builder.global_pool(builder.conv("conv", -1, 8, kernel=3, groups=8)), 10)
-    found = features(Graph((8, 4, 4), tuple(builder.ops)))
+    graph = Graph((8, 4, 4), tuple(builder.ops))
+    found = features(graph, None)
     assert (found["grouped conv 3x3 stride 1"], found["conv"], found["one pixel"]) == (1, 1, 2)
     assert found["channels"] == 8 + 10
     assert found["any linear of 2^3"] == found["any relu"] == 1
     assert "any element-wise" not in found
+    known = features(graph, "cortex-m4f")
+    assert (known["conv"], known["channels"], known["operators"]) == (1, 8 + 10, 3)
+    assert known["any depthwise alone"] == known["calls depthwise alone"] == 1

@@ -12,8 +12,9 @@ from automcu_ray.testing.backend_contract import BackendContract
 from automcu_ray.testing.networks import NETWORKS, deployed_network
 from backends.base import Backend, Firmware
 from backends.c_qemu import linker
-from backends.c_qemu.backend import CQemuBackend, Optimise
+from backends.c_qemu.backend import CQemuBackend
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.choice import Optimise
 from backends.c_qemu.form import CODE_NOTES, Form
 from backends.c_qemu.gcc_flags import COMPILE_FLAGS, CORE_FLAGS
 from backends.c_qemu.harness import FIRMWARE

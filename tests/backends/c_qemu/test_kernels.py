@@ -77,7 +77,7 @@ def test_a_convolution_of_any_form_stays_in_its_memory_and_gives_the_bits_of_onn
     inputs = rng.integers(-128, 128, (4, 6, 7, width)).astype(np.int8)
     wanted = run_one_at_a_time(made.onnx, inputs)
     forms = [generate(made, core, form=Form(code)).source for code in get_args(Code)]
-    for source in (*forms, generate(made, core, ROOM).source):
+    for source in (*forms, generate(made, core, form=Form(arena_bytes=ROOM)).source):
         assert np.array_equal(run_sanitised(source, made, (inputs + np.int16(128)).astype(np.uint8), tmp_path), wanted)
 
 
