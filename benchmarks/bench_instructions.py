@@ -16,6 +16,7 @@ import json
 import tempfile
 import time
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -29,16 +30,18 @@ from automcu_ray.deploy.export import DeployedNetwork, deploy
 from automcu_ray.deploy.torch_network import Network
 from automcu_ray.deploy.tracing import shift_norms
 from automcu_ray.networks.graph import Graph, Shape
-from automcu_ray.problem.target import Constraints, Core, Emulator, McuTarget
+from automcu_ray.problem.target import BYTES_PER_KB, Constraints, Core, Emulator, McuTarget
 from automcu_ray.problem.task import Task
 from automcu_ray.runtime.config import compose
 from automcu_ray.sizing.footprint import footprint
+from automcu_ray.sizing.instruction_features import BESIDE_BYTES
 from automcu_ray.sizing.instruction_model import SHIPPED, InstructionModel, fit, shipped
 from backends.boards.machines import find_machine
 from backends.boards.qemu import QemuBoard
 from backends.c_qemu import backend as c_qemu
 from backends.c_qemu import gcc_flags
 from backends.c_qemu.cgen import generate
+from backends.c_qemu.form import Form
 from backends.c_qemu.gnu_tools import GCC
 from backends.c_qemu.linker import Layout
 
@@ -83,12 +86,14 @@ def random_networks(shape: Shape, count: int, seed: int) -> list[tuple[Graph, De
     return list(made.values())
 
 
-def count(networks: Sequence[tuple[Graph, DeployedNetwork]], core: Core, keep: Path | None = None) -> list[Counted]:
+def count(
+    networks: Sequence[tuple[Graph, DeployedNetwork]], core: Core, ram_bytes: int, keep: Path | None = None
+) -> list[Counted]:
     """Return what QEMU counts, layer by layer; networks that cannot be built are left out."""
     target, found = emulated(core), []
     for start in range(0, len(networks), BATCH):
         with tempfile.TemporaryDirectory() as folder:
-            made = _batch(networks[start : start + BATCH], target, Path(folder))
+            made = _batch(networks[start : start + BATCH], target, ram_bytes, Path(folder))
         found += made
         if keep:
             with keep.open("a") as file:
@@ -108,12 +113,15 @@ def kept(files: Sequence[Path]) -> dict[Core, list[Counted]]:
     return found
 
 
-def _batch(networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget, workdir: Path) -> list[Counted]:
+def _batch(
+    networks: Sequence[tuple[Graph, DeployedNetwork]], target: McuTarget, ram_bytes: int, workdir: Path
+) -> list[Counted]:
     backend, objects, calls, placed = c_qemu.CQemuBackend(), [], [], []
     marks = 0
     for at, (graph, deployed) in enumerate(networks):
         try:
-            source, nodes = generate(deployed, target.core).with_marks
+            form = Form(arena_bytes=max(0, ram_bytes - BESIDE_BYTES - prod(graph.input_shape) - deployed.num_classes))
+            source, nodes = generate(deployed, target.core, form=form).with_marks
         except ToolchainError:
             continue
         objects.append(compiled(backend, target, f"net_{at}", source, workdir))
@@ -206,6 +214,7 @@ def main() -> None:
     parser.add_argument("--specs", type=int, default=100, help="for each shape; half teach, half judge")
     parser.add_argument("--shape", action="append", help="channels x height x width; default 1x8x8 and 3x32x32")
     parser.add_argument("--core", action="append", choices=list(MACHINES), help="default: all")
+    parser.add_argument("--ram-kb", type=int, default=64, help="that a firmware may take; 0: as little as can be")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="keep what all networks teach")
     parser.add_argument("--keep", type=Path, help="append what is counted, a network a line")
@@ -213,6 +222,7 @@ def main() -> None:
     given = parser.parse_args()
     shapes = [_shape(text) for text in given.shape or ("1x8x8", "3x32x32")]
     torch.set_num_threads(1)
+    ram_bytes = given.ram_kb * BYTES_PER_KB
     started_s = time.perf_counter()
     known, networks = kept(given.kept or ()), {}
     if not given.kept:
@@ -220,15 +230,18 @@ def main() -> None:
         print(f"{sum(map(len, networks.values()))} networks in {time.perf_counter() - started_s:.0f} s")
     costs: dict[str, dict[str, float]] = json.loads(SHIPPED.read_text()) if SHIPPED.exists() else {}
     for core in given.core or (list(known) if given.kept else MACHINES):
-        counted = known.get(core) or [one for shape in shapes for one in count(networks[shape], core, given.keep)]
+        counted = known.get(core) or [
+            one for shape in shapes for one in count(networks[shape], core, ram_bytes, given.keep)
+        ]
         teach, unseen = counted[::2], counted[1::2]
-        model = fit([one.graph for one in teach], [one.instructions for one in teach], core)
+        model = fit([one.graph for one in teach], [one.instructions for one in teach], core, ram_bytes)
         median, p95 = judge(model, unseen)
         print(f"{core}: {len(unseen)} unseen of {len(counted)}: median {median:.2f} %, p95 {p95:.2f} %", flush=True)
-        median, p95 = judge(shipped(core), counted)
+        median, p95 = judge(shipped(core).replace(ram_bytes=ram_bytes), counted)
         print(f"{core}: the model that ships, on all of them: median {median:.2f} %, p95 {p95:.2f} %", flush=True)
         if given.write:
-            costs[core] = fit([one.graph for one in counted], [one.instructions for one in counted], core).costs
+            graphs, instructions = [one.graph for one in counted], [one.instructions for one in counted]
+            costs[core] = fit(graphs, instructions, core, ram_bytes).costs
             SHIPPED.write_text(json.dumps(costs, indent=1) + "\n")
     print(f"{time.perf_counter() - started_s:.0f} s")
 

@@ -110,6 +110,6 @@ class Evolution(Proposer):
         """Return the largest share of a bound over its weight; what was not measured does not count."""
         found: dict[str, float | None] = {"error": 1 - record.accuracy}
         if (report := record.feasibility) is not None:
-            found |= {"ram": report.ram_bytes, "flash": report.flash_bytes, "macs": report.macs}
+            found |= {"ram": report.least_ram_bytes, "flash": report.flash_bytes, "macs": report.macs}
         shares = {name: value / self.bounds[name] for name, value in found.items() if value and name in self.bounds}
         return max((min(share, _CAP) / weights[name] for name, share in shares.items()), default=0.0)

@@ -1,6 +1,7 @@
 """What the ladder answers: `M(a;C)`, the feasibility report (paper 000, equation 4)."""
 
 from enum import StrEnum
+from typing import Self
 
 from pydantic import Field
 
@@ -133,6 +134,12 @@ class RamUsage(FrozenModel):
     total_bytes: Int64
     spare_bytes: Int64 = 0
 
+    @property
+    def least(self) -> Self:
+        """The same without `spare_bytes`: what the network needs."""
+        arena_bytes, total_bytes = self.arena_bytes - self.spare_bytes, self.total_bytes - self.spare_bytes
+        return self.replace(arena_bytes=arena_bytes, total_bytes=total_bytes, spare_bytes=0)
+
 
 class FlashUsage(FrozenModel):
     """Flash of a linked firmware, in bytes; the parts add up to `total_bytes`.
@@ -225,8 +232,8 @@ class FeasibilityReport(FrozenModel):
 
     @property
     def least_ram_bytes(self) -> int | None:
-        """RAM without what makes the network faster alone."""
-        return self.ram_bytes if self.ram_bytes is None or self.ram is None else self.ram_bytes - self.ram.spare_bytes
+        """RAM that the network needs: without what makes it faster alone. By it networks are compared."""
+        return self.ram_bytes if self.ram is None else self.ram.least.total_bytes
 
     @property
     def fixes(self) -> tuple[Change, ...]:

@@ -73,10 +73,10 @@ def metrics(
     trained = [at for at, record in enumerate(records) if record.training is not None]
     asked = [record for record in records if not record.engine_failed]
     boxes = [
-        (record.accuracy, 1 - report.ram_bytes / ram_limit_bytes, 1 - report.flash_bytes / flash_limit_bytes)
+        (record.accuracy, 1 - report.least_ram_bytes / ram_limit_bytes, 1 - report.flash_bytes / flash_limit_bytes)
         for record in records
         if record.scored
-        if (report := record.feasibility) and report.ram_bytes is not None and report.flash_bytes is not None
+        if (report := record.feasibility) and report.least_ram_bytes is not None and report.flash_bytes is not None
     ]
     speeds = [
         (record.accuracy, 1 - report.instructions / instructions_limit, 1.0)

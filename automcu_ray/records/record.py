@@ -167,9 +167,9 @@ def pareto_front(records: Sequence[Record]) -> list[Record]:
 
 
 def _costs(report: FeasibilityReport, counted: bool) -> tuple[int, ...] | None:
-    if report.ram_bytes is None or report.flash_bytes is None:
+    if report.least_ram_bytes is None or report.flash_bytes is None:
         return None
-    sizes = (report.ram_bytes, report.flash_bytes)
+    sizes = (report.least_ram_bytes, report.flash_bytes)
     return (*sizes, report.instructions) if counted and report.instructions is not None else sizes
 
 

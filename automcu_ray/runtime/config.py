@@ -191,6 +191,7 @@ def compose(choices: Mapping[str, str | None], settings: Sequence[str] = ()) -> 
     _load_parts(config["searcher"], "proposers", "searcher")
     _load_parts(config["searcher"], "fill", "searcher")
     _open(config)
+    _spare_ram(config)
     _load_parts(config.get("warm_start"), "searcher", "searcher")
     return validate(config)
 
@@ -203,6 +204,13 @@ def _open(config: dict[str, Any]) -> None:
     if isinstance(warm, dict) and isinstance(searcher, dict) and searcher.get("form") != "code":
         opener = OPENERS.get(str(searcher.get("name")))
         warm |= {"searcher": opener} if opener and "searcher" not in warm else {}
+
+
+def _spare_ram(config: dict[str, Any]) -> None:
+    """Let c_qemu take as little RAM as can be where the least is sought and nothing is said, in place."""
+    backend = config["backend"]
+    if config.get("objective") == "ram" and isinstance(backend, dict) and backend.get("name") == "c_qemu":
+        backend.setdefault("arena", "least")
 
 
 def _picks(change: Mapping[str, Any]) -> bool:

@@ -2,6 +2,9 @@
 
 The counts follow `backends/c_qemu/kernels`: four pixels at a time where the arena has room for that, else window by
 window; depthwise by copied rows. What one run of a part costs is fitted to measurements (`instruction_model`).
+The arena may have what a firmware's `ram_bytes` leave beside input, output and stack, where that is more than its
+tensors need.
+
 A part is named "function: part"; an ending says where GCC specialises the function: " alone" if one operator alone
 calls it, whose sizes are constants then, " alike" if all that do have the same window.
 """
@@ -30,19 +33,24 @@ _SCALAR: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus", "cortex-m3")
 _DSP: tuple[Core, ...] = ("cortex-m4f", "cortex-m7f", "cortex-m7d", "cortex-m33f")
 _WINDOW_BY_WINDOW: tuple[Core, ...] = ("cortex-m0", "cortex-m0plus")  # never four pixels at a time, two depthwise
 _BY_WINDOW = ("narrow", "wide", "threes", "depthwise", "apart")  # functions whose loops go over a window
+BESIDE_BYTES = 1040  # of RAM beside tensors: stack, start-up and harness
 ENDINGS = (" alike", "", " alone")
 _FREE = ("none", "relu", "relu6")  # activations that are folded into the rounding before them
 
 
-def features(graph: Graph, core: Core) -> list[Counter[str]]:
-    """Return, for each operator of a graph at int8, how often each part of its kernel runs."""
+def features(graph: Graph, core: Core, ram_bytes: int = 0) -> list[Counter[str]]:
+    """Return, for each operator of a graph at int8, how often each part of its kernel runs.
+
+    `ram_bytes`: what a firmware may take; 0 stands for as little as can be.
+    """
     made = [
         step._replace(scratch=_dsp_scratch(op)) if core in _DSP and _is_depthwise(op) else step
         for step, op in zip(steps(graph, "int8"), graph.ops, strict=True)
     ]
     order = best_order(made)
     live = dict(zip(order, live_sizes(made, order), strict=True))
-    room = max(live.values())
+    ends = prod(graph.input_shape) + prod(graph.ops[-1].shape)
+    room = max(*live.values(), ram_bytes - BESIDE_BYTES - ends)
     counts = []
     for at, op in enumerate(graph.ops):
         if op.kind in ("conv", "norm"):
@@ -61,9 +69,9 @@ def features(graph: Graph, core: Core) -> list[Counter[str]]:
     return [Counter({name + endings[_function(name)]: n for name, n in found.items() if n}) for found in counts]
 
 
-def functions(graph: Graph, core: Core) -> list[set[str]]:
+def functions(graph: Graph, core: Core, ram_bytes: int = 0) -> list[set[str]]:
     """Return, for each operator of a graph at int8, the functions that compute it, each with its ending."""
-    return [set(map(_specialised, counts)) for counts in features(graph, core)]
+    return [set(map(_specialised, counts)) for counts in features(graph, core, ram_bytes)]
 
 
 @cache  # of the few hundred names there are

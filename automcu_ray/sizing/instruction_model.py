@@ -12,6 +12,7 @@ import numpy.typing as npt
 from automcu_ray.core.models import FrozenModel
 from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.target import Core
+from automcu_ray.problem.task import Task
 from automcu_ray.sizing.instruction_features import ENDINGS, features
 
 Matrix = npt.NDArray[np.float64]
@@ -33,6 +34,7 @@ class InstructionModel(FrozenModel):
     core: Core
     costs: dict[str, float]
     factor: float = 1.0
+    ram_bytes: int = 0  # that a firmware may take for faster kernels
 
     def estimate(self, graph: Graph) -> int:
         """Return the instructions of one inference."""
@@ -42,7 +44,7 @@ class InstructionModel(FrozenModel):
         """Return the instructions of each operator of a graph."""
         return [
             self.factor * sum(self.costs.get(name, 0.0) * times for name, times in counts.items())
-            for counts in features(graph, self.core)
+            for counts in features(graph, self.core, self.ram_bytes)
         ]
 
     def scaled_to(self, graph: Graph, instructions: int) -> "InstructionModel":
@@ -54,7 +56,7 @@ class InstructionModel(FrozenModel):
         from scipy.optimize import nnls
 
         names = [name for name, cost in self.costs.items() if cost]
-        totals = [sum(features(graph, self.core), Counter()) for graph in graphs]
+        totals = [sum(features(graph, self.core, self.ram_bytes), Counter()) for graph in graphs]
         rows = np.array([[self.costs[name] * total[name] for name in names] for total in totals], float)
         measured = np.array(instructions, float)[:, None]
         wanted = np.concatenate([np.full(len(rows), 1 / _NOISE), np.full(len(names), 1 / _DOUBT)])
@@ -70,8 +72,17 @@ def shipped(core: Core) -> InstructionModel:
     return InstructionModel(core=core, costs=known.get(found, known[_BASELINE]))
 
 
-def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Core) -> InstructionModel:
+def model_for(task: Task) -> InstructionModel:
+    """Return what ships for a task: its firmware may take the task's RAM (`backend.arena` of c_qemu)."""
+    return shipped(task.target.core).replace(ram_bytes=task.ram_limit_bytes)
+
+
+def fit(
+    graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Core, ram_bytes: int = 0
+) -> InstructionModel:
     """Return the model that fits the instructions of each operator of these graphs; no cost is negative.
+
+    Their firmware might take `ram_bytes`, 0: as little as can be.
 
     An error counts as a share of its whole network's instructions, and beyond `_USUAL` no longer by its square (Huber's
     loss), since what a few layers cost is not told by shapes: which scales they got, which way the compiler went. What
@@ -80,7 +91,7 @@ def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Co
     """
     from scipy.optimize import nnls
 
-    rows = [row for graph in graphs for row in features(graph, core)]
+    rows = [row for graph in graphs for row in features(graph, core, ram_bytes)]
     names = sorted({name for row in rows for name in row})
     totals = np.repeat([float(sum(counted)) for counted in instructions], [len(graph.ops) for graph in graphs])
     shares: Matrix = np.array([[row[name] for name in names] for row in rows], float) / totals[:, None]
@@ -99,7 +110,8 @@ def fit(graphs: Sequence[Graph], instructions: Sequence[Sequence[int]], core: Co
     for plain in {_plain(name) for name in names}:
         usual = next(found[plain + ending] for ending in ENDINGS if plain + ending in found)
         found = {plain + ending: usual for ending in ENDINGS} | found
-    return InstructionModel(core=core, costs={name: cost for name, cost in sorted(found.items()) if cost})
+    costs_by_name = {name: cost for name, cost in sorted(found.items()) if cost}
+    return InstructionModel(core=core, costs=costs_by_name, ram_bytes=ram_bytes)
 
 
 def _ties(names: Sequence[str], sizes: Matrix) -> Matrix:

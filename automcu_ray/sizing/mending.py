@@ -12,7 +12,7 @@ from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import footprint
-from automcu_ray.sizing.instruction_model import shipped
+from automcu_ray.sizing.instruction_model import model_for
 from automcu_ray.sizing.repair import BoundCheck, smallest_change
 from automcu_ray.sizing.size_model import Overhead
 
@@ -95,7 +95,7 @@ def _measured(record: Record, before: Graph, task: Task, margin: tuple[int, int]
     overhead = None if report.rung is Rung.ANALYTIC else Overhead.measured(report, footprint(before, task.precision))
     if overhead is None:
         return None
-    model = shipped(task.target.core).scaled_to(before, report.instructions) if report.instructions else None
+    model = model_for(task).scaled_to(before, report.instructions) if report.instructions else None
 
     def expected(graph: Graph) -> Estimate:
         sizes = overhead.on_top_of(footprint(graph, task.precision), error=margin)

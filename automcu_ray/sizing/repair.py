@@ -14,7 +14,7 @@ from automcu_ray.networks.search_space import Space, without_derived
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import footprint
-from automcu_ray.sizing.instruction_model import shipped
+from automcu_ray.sizing.instruction_model import model_for
 from automcu_ray.sizing.size_model import Estimator, Overhead
 
 BoundCheck = Callable[[Graph, Task], tuple[Violation, ...]]
@@ -128,7 +128,7 @@ def after_link(
     overhead = Overhead.measured(report, footprint(graph, task.precision)) if sized else None
     if overhead is None:
         return report
-    model = shipped(task.target.core).scaled_to(graph, report.instructions) if report.instructions else None
+    model = model_for(task).scaled_to(graph, report.instructions) if report.instructions else None
 
     def expect(graph: Graph) -> Estimate:
         sizes = overhead.on_top_of(footprint(graph, task.precision))

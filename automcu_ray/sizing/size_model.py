@@ -24,7 +24,7 @@ from automcu_ray.problem.target import Core
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import Footprint, footprint
 from automcu_ray.sizing.instruction_features import functions
-from automcu_ray.sizing.instruction_model import InstructionModel, shipped
+from automcu_ray.sizing.instruction_model import InstructionModel, model_for
 from automcu_ray.sizing.verdict_cache import Lesson
 
 MIN_VERDICTS = 20  # with fewer, one Flash estimate in twenty is off by more than 5 %
@@ -97,6 +97,7 @@ class Estimator(FrozenModel):
 
     precision: str
     core: Core | None = None
+    ram_bytes: int = 0  # that a firmware may take for faster kernels
     verdicts: int
     ram_beyond_bytes: float
     flash_beyond_bytes: float
@@ -112,7 +113,7 @@ class Estimator(FrozenModel):
             graph: the network.
             found: its footprint, if the caller has it already.
         """
-        counts = features(graph, self.core)
+        counts = features(graph, self.core, self.ram_bytes)
         known = self.flash_bytes_by_feature
         if any(op.kind not in known for op in graph.ops):
             return None
@@ -138,7 +139,7 @@ class SizeModel:
     def learn(self, report: FeasibilityReport, graph: Graph) -> None:
         """Learn from a report on a graph, where it has sizes."""
         if self.counts and report.instructions is not None:
-            self.counted.append(report.instructions / max(1, shipped(self.task.target.core).estimate(graph)))
+            self.counted.append(report.instructions / max(1, model_for(self.task).estimate(graph)))
         measured, guess = Overhead.measured(report, footprint(graph, self.task.precision)), Overhead.guess(graph)
         if measured is not None:
             off = Overhead(measured.ram - guess.ram, measured.flash - guess.flash)
@@ -153,7 +154,7 @@ class SizeModel:
         if estimator is not None and estimator.instructions is not None:
             return sizes.replace(instructions=estimator.instructions.estimate(graph))
         factor = median(self.counted) if self.counted else 1.0
-        return sizes.replace(instructions=round(factor * shipped(self.task.target.core).estimate(graph)))
+        return sizes.replace(instructions=round(factor * model_for(self.task).estimate(graph)))
 
     def _sizes(self, graph: Graph, estimator: Estimator | None) -> Estimate:
         length = len(graph.ops)
@@ -192,7 +193,8 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
     ram_beyond, flash_beyond = np.array(overheads, float).T
     vectorizer = DictVectorizer(sparse=False)
     core = task.target.core if task.precision == "int8" else None
-    counts = vectorizer.fit_transform([features(graph, core) for graph in graphs])
+    ram_bytes = task.ram_limit_bytes
+    counts = vectorizer.fit_transform([features(graph, core, ram_bytes) for graph in graphs])
     unseen_ram = cross_val_predict(DummyRegressor(strategy="median"), counts, ram_beyond, cv=_FOLDS)
     unseen_flash = cross_val_predict(Ridge(), counts, flash_beyond, cv=_FOLDS)
     ridge = Ridge().fit(counts, flash_beyond)
@@ -200,6 +202,7 @@ def learn(lessons: Sequence[Lesson], task: Task) -> Estimator | None:
     return Estimator(
         precision=task.precision,
         core=core,
+        ram_bytes=ram_bytes,
         verdicts=len(lessons),
         ram_beyond_bytes=float(np.median(ram_beyond)),
         flash_beyond_bytes=float(ridge.intercept_),
@@ -214,7 +217,7 @@ def _taught(lessons: Sequence[Lesson], graphs: Sequence[Graph], task: Task) -> I
     known = [(graph, lesson.instructions) for graph, lesson in zip(graphs, lessons, strict=True) if lesson.instructions]
     if len(known) < MIN_VERDICTS or task.precision != "int8":
         return None
-    return shipped(task.target.core).taught([graph for graph, _ in known], [count for _, count in known])
+    return model_for(task).taught([graph for graph, _ in known], [count for _, count in known])
 
 
 def known_at_start(
@@ -244,7 +247,7 @@ def _read(path: Path) -> Estimator | None:
         raise ConfigError(f"{path} should hold what sizes were learned from, and cannot be read: {error}") from error
 
 
-def features(graph: Graph, core: Core | None) -> Counter[str]:
+def features(graph: Graph, core: Core | None, ram_bytes: int = 0) -> Counter[str]:
     """Return what decides the size of a graph's code and tables: operators and functions, counted by name.
 
     For a core these are the functions of c_qemu's int8 kernels: which of them a network needs, and where GCC makes one
@@ -253,7 +256,7 @@ def features(graph: Graph, core: Core | None) -> Counter[str]:
     """
     counts: Counter[str] = Counter()
     if core is not None:
-        for op, called in zip(graph.ops, functions(graph, core), strict=True):
+        for op, called in zip(graph.ops, functions(graph, core, ram_bytes), strict=True):
             counts.update((op.kind, f"activation {op.activation}", *(f"calls {name}" for name in called)))
             counts.update({"channels": op.biases, "operators": 1})
             counts |= Counter(f"any {name}" for name in called)

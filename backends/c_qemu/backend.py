@@ -54,8 +54,8 @@ class CQemuBackend(Backend):
     For a task with a front end `stream.c` feeds the network from samples; all of it counts.
 
     `optimise` is for speed, for size (fewer bytes of code, several times the instructions), or `auto`: for speed, and
-    where that does not fit the fastest form that does. With `arena` on `fast`, kernels that need more scratch than the
-    network's tensors leave take what the RAM limit leaves, as far as they are faster for it.
+    where that does not fit the fastest form that does. Kernels that need more scratch than
+    tensors leave take what the RAM limit leaves, as far as they are faster for it, unless `arena` is `least`.
 
     With `patches` on `auto` a network that needs too much RAM is tried with its first layers computed patch by patch;
     then the analytic rung refuses less, and sizes do not follow its bounds.
@@ -77,7 +77,7 @@ class CQemuBackend(Backend):
         *,
         stack_bytes: int = 1024,
         optimise: Optimise = "auto",
-        arena: Arena = "least",
+        arena: Arena = "fast",
         patches: Patches = "never",
         stream: Stream = "window",
         run: Runner = run_confined,

@@ -16,7 +16,6 @@ Arena = Literal["least", "fast"]
 Patches = Literal["never", "auto"]
 _LESS_THAN_FAST: tuple[Code, ...] = ("lean", "narrow")
 _OTHER_STACK_BYTES = 512  # that a form's stack may be smaller than another's
-_PADDING_BYTES = 16  # that alignment may add where a section grows
 
 
 class Choice:
@@ -89,7 +88,7 @@ class Choice:
         It is the given one where none is, or where their code has no room in Flash.
         """
         needed, used = _arena_bytes(found.report), found.report.ram_bytes or 0
-        roomy = dataclasses.replace(form, arena_bytes=needed + max(0, self.ram_limit_bytes - used - _PADDING_BYTES))
+        roomy = dataclasses.replace(form, arena_bytes=needed + max(0, self.ram_limit_bytes - used))
         if generate(self.deployed, self.core, form=roomy).arena_bytes <= needed:
             return found
         faster = self._try(roomy)

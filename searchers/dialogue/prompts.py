@@ -16,7 +16,7 @@ from automcu_ray.problem.target import BYTES_PER_KB
 from automcu_ray.problem.task import Task
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import BIAS_BYTES, BYTES, footprint
-from automcu_ray.sizing.instruction_model import shipped
+from automcu_ray.sizing.instruction_model import model_for
 from searchers.dialogue import rows
 from searchers.dialogue.asked import goal, head, kind, thing
 from searchers.dialogue.feedback_memory import OUTCOME_CHARS, Memory
@@ -226,11 +226,11 @@ def _result(record: Record | None) -> dict[str, Any]:
             for violation in report.violations[:3]
         ]
         row |= {
-            "ram_bytes": report.ram_bytes,
+            "ram_bytes": report.least_ram_bytes,
             "flash_bytes": report.flash_bytes,
             "instructions": report.instructions,
             "estimate": report.estimate and report.estimate.model_dump(exclude_none=True),
-            "ram_parts": report.ram and report.ram.model_dump(exclude={"total_bytes"}),
+            "ram_parts": report.ram and report.ram.least.model_dump(exclude={"total_bytes", "spare_bytes"}),
             "flash_parts": report.flash and report.flash.model_dump(exclude={"total_bytes"}),
             "violations": violations or None,
         }
@@ -247,7 +247,7 @@ def _costs(spec: ArchitectureSpec, task: Task) -> list[str]:
     """Return one line a layer, output shape and weights, then where RAM and Flash go; lower bounds."""
     graph, size = task.space.graph(spec), BYTES[task.precision]
     counts = task.precision == "int8" and (task.instructions_limit is not None or task.objective == "instructions")
-    spent = shipped(task.target.core).by_operator(graph) if counts else [0.0] * len(graph.ops)
+    spent = model_for(task).by_operator(graph) if counts else [0.0] * len(graph.ops)
     lines = []
     for number, layer in enumerate(spec.backbone, start=1):
         mine = [op for op in graph.ops if op.name.startswith(f"layer_{number}.")]

@@ -56,8 +56,8 @@ def summary(record: Record) -> dict[str, Any]:
     entry["status"] = record.status
     if record.training is not None:
         entry |= figures(record.training)
-    if report is not None and report.ram_bytes is not None:
-        entry |= {"ram_bytes": report.ram_bytes, "flash_bytes": report.flash_bytes}
+    if report is not None and report.least_ram_bytes is not None:
+        entry |= {"ram_bytes": report.least_ram_bytes, "flash_bytes": report.flash_bytes}
         if report.instructions is not None:
             entry["instructions"] = report.instructions
     if record.status != "ok":

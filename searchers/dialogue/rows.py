@@ -229,12 +229,12 @@ def limiting(record: Record, known: Known) -> str:
     if report is None or record.candidate.cell is not None:
         return ""
     expected = known.expect(record.candidate)
-    ram = report.ram_bytes or (expected.ram_bytes if expected else None)
+    ram = report.least_ram_bytes or (expected.ram_bytes if expected else None)
     flash = report.flash_bytes or (expected.flash_bytes if expected else None)
     if ram is None or flash is None:
         return ""
     found = footprint(task.graph(spec), task.precision) if spec is not None else None
-    about = "takes" if report.ram_bytes else "is expected to take"
+    about = "takes" if report.least_ram_bytes else "is expected to take"
     shares = [
         f"{ram / task.ram_limit_bytes:.0%} of RAM" + (f" (peak at {found.widest_moment})" if found else ""),
         f"{flash / task.flash_limit_bytes:.0%} of Flash"
@@ -278,10 +278,10 @@ def _sizes(record: Record, known: Known) -> list[str]:
     report = record.feasibility
     if known.task.on_table or report is None:
         return []
-    if report.ram_bytes is None or report.flash_bytes is None:
+    if report.least_ram_bytes is None or report.flash_bytes is None:
         expected = known.expect(record.candidate)
         return [f"~{_kb(expected.ram_bytes)}", f"~{_kb(expected.flash_bytes)}"] if expected is not None else []
-    cells = [_kb(report.ram_bytes), _kb(report.flash_bytes)]
+    cells = [_kb(report.least_ram_bytes), _kb(report.flash_bytes)]
     return [*cells, f"{report.instructions / _MILLION:.2f}"] if _counts(known) and report.instructions else cells
 
 

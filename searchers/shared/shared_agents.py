@@ -214,6 +214,6 @@ class SharedAgents(TuneSearcher):
 
 
 def _sizes(report: FeasibilityReport) -> str:
-    if report.ram_bytes is None or report.flash_bytes is None:
+    if report.least_ram_bytes is None or report.flash_bytes is None:
         return ""
-    return f": RAM {report.ram_bytes / BYTES_PER_KB:.1f} KB, Flash {report.flash_bytes / BYTES_PER_KB:.1f} KB"
+    return f": RAM {report.least_ram_bytes / BYTES_PER_KB:.1f} KB, Flash {report.flash_bytes / BYTES_PER_KB:.1f} KB"

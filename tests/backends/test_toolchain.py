@@ -171,7 +171,7 @@ def test_too_many_instructions_name_the_dearest_layer_and_the_change_that_fits(
 ) -> None:
     backbone = [{"type": "conv", "out_channels": 8}, {"type": "conv", "out_channels": 24}]
     candidate = digits_task.space.candidate(ArchitectureSpec.model_validate({"backbone": backbone}))
-    limited = digits_task.replace(constraints=digits_task.constraints.replace(instructions_m=0.2))
+    limited = digits_task.replace(constraints=digits_task.constraints.replace(instructions_m=0.12))
     toolchain = Toolchain(limited, "c_qemu", {}, tmp_path, QemuBoard())
     report = toolchain.check(candidate)
     (violation,) = report.violations

@@ -12,7 +12,7 @@ from automcu_ray.networks.graph import ConstructibilityError, Graph
 from automcu_ray.networks.spec import ArchitectureSpec
 from automcu_ray.records.record import Record
 from automcu_ray.sizing.footprint import Footprint, footprint
-from automcu_ray.sizing.instruction_model import shipped
+from automcu_ray.sizing.instruction_model import model_for
 from searchers.engines.base import Subject
 from searchers.engines.offline.draft import Draft
 
@@ -50,12 +50,12 @@ class Situation:
         self.violations = _violations(subject.current) if is_current else ()  # what the reference was refused for
         bounds, report = self.bounds(self.space.graph(self.reference)), subject.result and subject.result.feasibility
         measured = {violation.resource: violation.found_bytes for violation in self.violations if violation.found_bytes}
-        ram = measured.get("ram") or (report and report.ram_bytes) or 0
+        ram = measured.get("ram") or (report and report.least_ram_bytes) or 0
         flash = measured.get("flash") or (report and report.flash_bytes) or 0
         # Code, stack, runtime: what the reference needed beyond its lower bounds.
         self.ram_beyond_bytes = max(0, ram - bounds.ram_lower_bound_bytes)
         self.flash_beyond_bytes = max(0, flash - bounds.flash_lower_bound_bytes)
-        self.model = shipped(self.task.target.core)
+        self.model = model_for(self.task)
         if report and report.instructions:
             self.model = self.model.scaled_to(self.space.graph(self.reference), report.instructions)
 

@@ -1,5 +1,6 @@
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from tests.backends.conftest import read_target
 
 pytestmark = pytest.mark.thorough
 
+Least = partial(CQemuBackend, arena="least")  # whose sizes follow from the network alone
+
 TABLE = (
     "Memory region  Used Size  Region Size  %age Used\n  FLASH:  3000 B  64 KB  4.58%\n  RAM:  2100 B  20 KB  10.25%\n"
 )
@@ -34,7 +37,7 @@ SECTIONS = ".net_code 700 0\n.weights 900 0\n.arena 400 0\n.io 442 0\n.stack 102
 @pytest.mark.usefixtures("gcc")
 class TestCQemu(BackendContract):
     def make(self) -> Backend:
-        return CQemuBackend()
+        return Least()
 
 
 class FakeRun:
@@ -76,7 +79,7 @@ def build_plain(backend: CQemuBackend, target: McuTarget, folder: Path, **limits
 
 def test_commands_for_a_cortex_m3(tmp_path: Path) -> None:
     run = FakeRun()
-    made = build_plain(CQemuBackend(run=run), read_target("stm32f103"), tmp_path)
+    made = build_plain(Least(run=run), read_target("stm32f103"), tmp_path)
     compile_net, compile_harness, link, size, compile_other_harness, link_for_emulator = run.commands
     assert compile_net[:4] == ["arm-none-eabi-gcc", "-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"]
     assert compile_net[-4:] == ["-c", "net.c", "-o", "net.o"]
@@ -90,7 +93,7 @@ def test_commands_for_a_cortex_m3(tmp_path: Path) -> None:
 
 def test_the_linker_script_has_the_limits_as_lengths(tmp_path: Path, target: McuTarget) -> None:
     limits = Constraints(ram_kb=2.5, flash_kb=3)
-    CQemuBackend(stack_bytes=600, run=FakeRun()).build(deployed_network("plain", "int8"), target, limits, tmp_path)
+    Least(stack_bytes=600, run=FakeRun()).build(deployed_network("plain", "int8"), target, limits, tmp_path)
     script = (tmp_path / "net.ld").read_text()
     assert "ORIGIN = 0x8000000, LENGTH = 3072" in script
     assert "ORIGIN = 0x20000000, LENGTH = 2560" in script
@@ -100,9 +103,9 @@ def test_the_linker_script_has_the_limits_as_lengths(tmp_path: Path, target: Mcu
 
 def test_a_second_link_is_for_the_emulator_and_does_not_ship(gcc: None, tmp_path: Path) -> None:
     target, made = read_target("rp2350"), deployed_network("viewed", "int8")
-    need = CQemuBackend().build(made, target, Constraints(), tmp_path).report
+    need = Least().build(made, target, Constraints(), tmp_path).report
     exact = Constraints(ram_kb=need.ram_bytes / 1024, flash_kb=need.flash_bytes / 1024)
-    firmware = CQemuBackend().build(made, target, exact, tmp_path)  # the emulator's serial port is a longer program
+    firmware = Least().build(made, target, exact, tmp_path)  # the emulator's serial port is a longer program
     assert firmware.report.feasible and firmware.report.ram_bytes == need.ram_bytes
     assert firmware.elf == tmp_path / "net.elf" and firmware.board_elf == tmp_path / "emulated.elf"
     firmware.collect(tmp_path / "shipped")
@@ -112,25 +115,25 @@ def test_a_second_link_is_for_the_emulator_and_does_not_ship(gcc: None, tmp_path
 
 
 def test_a_chip_that_qemu_models_runs_its_own_firmware(gcc: None, tmp_path: Path, target: McuTarget) -> None:
-    firmware = CQemuBackend().build(deployed_network("viewed", "int8"), target, Constraints(), tmp_path)
+    firmware = Least().build(deployed_network("viewed", "int8"), target, Constraints(), tmp_path)
     assert firmware.emulated_elf is None and firmware.board_elf == firmware.elf
 
 
 def test_the_stack_grows_with_what_the_deepest_calls_could_need(tmp_path: Path, target: McuTarget) -> None:
     for frame, stack_bytes in ((504, 1024), (508, 1024), (512, 1024), (516, 1032), (3000, 3512)):
         run = FakeRun(frame_bytes=frame)  # 256 bytes are for the harness, and 256 are never to be touched
-        build_plain(CQemuBackend(run=run), target, tmp_path)
+        build_plain(Least(run=run), target, tmp_path)
         assert f". += {stack_bytes};" in (tmp_path / "net.ld").read_text()
 
 
 def test_a_compiler_that_leaves_no_call_graph_is_an_error(tmp_path: Path, target: McuTarget) -> None:
     with pytest.raises(ToolchainError, match=r"should have written net\.ci"):
-        build_plain(CQemuBackend(run=lambda argv, **_: subprocess.CompletedProcess(argv, 0, "", "")), target, tmp_path)
+        build_plain(Least(run=lambda argv, **_: subprocess.CompletedProcess(argv, 0, "", "")), target, tmp_path)
 
 
 def test_a_compiler_that_prints_rubbish_for_its_version_is_an_error() -> None:
     for said in ("", "\x1b[31m rubbish", "9" * 41):
-        backend = CQemuBackend(run=lambda argv, said=said, **_: subprocess.CompletedProcess(argv, 0, said, ""))
+        backend = Least(run=lambda argv, said=said, **_: subprocess.CompletedProcess(argv, 0, said, ""))
         with pytest.raises(ToolchainError, match="should say a version"):
             backend.version()
 
@@ -139,7 +142,7 @@ def test_another_linker_is_another_version() -> None:
     def said_by(linker: str) -> str:
         said = {"-dumpfullversion": "12.2.1\n", "-Wl,--version": f"GNU ld (2.40-2+18+b1) {linker}\nCopyright\n"}
         run: Runner = lambda argv, **_: subprocess.CompletedProcess(argv, 0, said[argv[1]], "")  # noqa: E731
-        return CQemuBackend(run=run).version()
+        return Least(run=run).version()
 
     assert "GNU ld (2.40-2+18+b1) 2.40" in said_by("2.40") != said_by("2.41")
 
@@ -164,13 +167,13 @@ def test_a_change_in_what_decides_a_report_makes_old_verdicts_worthless(
 def test_the_harness_is_compiled_once_for_many_candidates(tmp_path: Path, target: McuTarget) -> None:
     run = FakeRun()
     for _ in range(3):
-        build_plain(CQemuBackend(run=run), target, tmp_path)
+        build_plain(Least(run=run), target, tmp_path)
     assert sum("main.c" in " ".join(command) and "-c" in command for command in run.commands) == 1
 
 
 def test_an_overflow_becomes_a_violation_with_layer_and_bytes(tmp_path: Path, target: McuTarget) -> None:
     run = FakeRun(link_errors="ld: region `RAM' overflowed by 52 bytes\n")
-    made = build_plain(CQemuBackend(run=run), target, tmp_path, ram_kb=2)
+    made = build_plain(Least(run=run), target, tmp_path, ram_kb=2)
     (violation,) = made.report.violations
     assert (violation.resource, violation.found_bytes, violation.limit_bytes) == ("ram", 2100, 2048)
     assert violation.where == "node0_quant"  # 8 x 12 x 12, the largest at the peak
@@ -184,7 +187,7 @@ def test_an_overflow_becomes_a_violation_with_layer_and_bytes(tmp_path: Path, ta
 def test_an_undefined_symbol_is_an_error_and_not_a_verdict(tmp_path: Path, target: McuTarget) -> None:
     run = FakeRun(link_errors="main.c: undefined reference to `net'\n")
     with pytest.raises(ToolchainError, match="undefined reference"):
-        build_plain(CQemuBackend(run=run), target, tmp_path)
+        build_plain(Least(run=run), target, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -203,14 +206,14 @@ def test_an_undefined_symbol_is_an_error_and_not_a_verdict(tmp_path: Path, targe
 def test_rubbish_from_linker_or_size_is_an_error_and_never_a_zero(
     table: str, sizes: str, message: str, tmp_path: Path
 ) -> None:
-    backend = CQemuBackend(run=FakeRun(table=table, sizes=sizes))
+    backend = Least(run=FakeRun(table=table, sizes=sizes))
     with pytest.raises(ToolchainError, match=message):
         backend.build(deployed_network("plain", "int8"), read_target("stm32f103"), Constraints(), tmp_path)
 
 
 def test_c_that_does_not_compile_is_an_error_with_its_first_line(tmp_path: Path, target: McuTarget) -> None:
     with pytest.raises(ToolchainError, match=r"net\.c:1:1: error: no"):
-        build_plain(CQemuBackend(run=FakeRun(compile_exit=1)), target, tmp_path)
+        build_plain(Least(run=FakeRun(compile_exit=1)), target, tmp_path)
 
 
 def test_the_rest_of_a_region_is_the_harness() -> None:
@@ -223,7 +226,7 @@ def test_the_rest_of_a_region_is_the_harness() -> None:
 
 
 def test_the_arena_and_the_weights_are_in_the_report(gcc: None, tmp_path: Path, target: McuTarget) -> None:
-    report = build_plain(CQemuBackend(stack_bytes=1000), target, tmp_path).report
+    report = build_plain(Least(stack_bytes=1000), target, tmp_path).report
     assert report.ram is not None and report.flash is not None
     assert (
         report.ram.arena_bytes == 1152 + 27 + 3
@@ -260,14 +263,14 @@ def one_daily_for_each_core() -> list[Any]:
 @pytest.mark.parametrize("name", one_daily_for_each_core())
 def test_every_target_of_the_project_links(gcc: None, name: str, tmp_path: Path) -> None:
     target = read_target(name)
-    made = CQemuBackend().build(deployed_network("viewed", "int8"), target, Constraints(), tmp_path)
+    made = Least().build(deployed_network("viewed", "int8"), target, Constraints(), tmp_path)
     assert made.report.feasible and made.elf is not None
     assert (made.board_elf is not made.elf) == (target.emulator is not None and not target.emulator.same_chip)
 
 
 def test_float32_needs_more_of_everything(gcc: None, tmp_path: Path, target: McuTarget) -> None:
     small, large = (
-        CQemuBackend().build(deployed_network("attention", kind), target, Constraints(), tmp_path).report
+        Least().build(deployed_network("attention", kind), target, Constraints(), tmp_path).report
         for kind in ("int8", "float32")
     )
     assert small.ram is not None and large.ram is not None
@@ -280,7 +283,7 @@ def test_auto_is_the_fastest_form_that_fits(gcc: None, name: str, tmp_path: Path
 
     def built(optimise: Optimise, flash_bytes: int | None = None) -> Firmware:
         limit = Constraints() if flash_bytes is None else Constraints(flash_kb=flash_bytes / 1024)
-        return CQemuBackend(optimise=optimise).build(made, target, limit, tmp_path)
+        return Least(optimise=optimise).build(made, target, limit, tmp_path)
 
     sizes = {form: built(form).report.flash_bytes or 0 for form in ("speed", "size", "auto")}
     assert sizes["auto"] == sizes["speed"] > sizes["size"] + 1000

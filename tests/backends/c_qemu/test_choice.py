@@ -24,13 +24,13 @@ def test_a_fast_arena_takes_what_the_limit_leaves_and_no_more_than_helps(qemu: N
 
     def built(ram_bytes: int | None = None) -> Firmware:
         limit = Constraints() if ram_bytes is None else Constraints(ram_kb=ram_bytes / 1024)
-        return CQemuBackend(arena="fast").build(made, target, limit, tmp_path)
+        return CQemuBackend().build(made, target, limit, tmp_path)
 
     def ran(firmware: Firmware) -> BoardRun:
         assert firmware.board_elf is not None
         return QemuBoard().run(firmware.board_elf, target, image, output_dtype=np.dtype(np.int8), output_count=CLASSES)
 
-    least = CQemuBackend().build(made, target, Constraints(), tmp_path)
+    least = CQemuBackend(arena="least").build(made, target, Constraints(), tmp_path)
     plain, needed = ran(least), least.report
     assert needed.ram_bytes is not None
     fast = built()
@@ -54,9 +54,9 @@ def test_a_network_refused_for_its_ram_alone_is_not_built_for_size(gcc: None, tm
     target, made = read_target("stm32f405"), deployed_network("plain", "int8")
 
     def built(ram_bytes: int) -> FeasibilityReport:
-        return CQemuBackend().build(made, target, Constraints(ram_kb=ram_bytes / 1024), tmp_path).report
+        return CQemuBackend(arena="least").build(made, target, Constraints(ram_kb=ram_bytes / 1024), tmp_path).report
 
-    whole = CQemuBackend().build(made, target, Constraints(), tmp_path).report
+    whole = CQemuBackend(arena="least").build(made, target, Constraints(), tmp_path).report
     assert whole.ram_bytes is not None
     refused = built(whole.ram_bytes - 600)
     assert not refused.feasible and not refused.notes

@@ -78,7 +78,7 @@ def test_what_does_not_fit_whole_fits_in_patches_and_says_so(
 ) -> None:
     def built(ram_bytes: int | None = None, **options: str) -> FeasibilityReport:
         limit = Constraints() if ram_bytes is None else Constraints(ram_kb=ram_bytes / 1024)
-        made = CQemuBackend(optimise="speed", **options)  # type: ignore[arg-type]
+        made = CQemuBackend(optimise="speed", arena="least", **options)  # type: ignore[arg-type]
         return made.build(uneven, target, limit, tmp_path).report
 
     whole = built()
@@ -112,7 +112,9 @@ def test_the_analytic_rung_refuses_nothing_that_patches_make_fit(gcc: None, digi
     for over in (200, 400, 800, 1600):
         limit = footprint(graph, "int8").ram_lower_bound_bytes + 2048 - over
         report = (
-            CQemuBackend(patches="auto").build(made, task.target, Constraints(ram_kb=limit / 1024), tmp_path).report
+            CQemuBackend(patches="auto", arena="least")
+            .build(made, task.target, Constraints(ram_kb=limit / 1024), tmp_path)
+            .report
         )
         found.append(report.ram_bytes or 0)
         assert found[-1] >= bound
