@@ -34,7 +34,7 @@ class Progress(tune.Callback):  # type: ignore[misc]
             self._count(record)
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        interruption.check()
+        interruption.tell_tune()
         self._look()
 
     def _look(self) -> None:

@@ -2,9 +2,7 @@
 
 import itertools
 import math
-import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -107,9 +105,8 @@ def interrupted(tuner: tune.Tuner) -> bool:
     usual = signal.getsignal(signal.SIGINT)
     interruption.check()
     tuner.fit()
-    unset = int(os.environ.get("TUNE_DISABLE_SIGINT_HANDLER", "0"))
-    if unset or threading.current_thread() is not threading.main_thread():
-        return False  # Tune has set no handler: signals are the main thread's
+    if not interruption.tune_listens():
+        return False
     caught = signal.getsignal(signal.SIGINT) is usual
     signal.signal(signal.SIGINT, usual)
     return caught

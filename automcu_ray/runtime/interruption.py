@@ -64,6 +64,28 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+def tell_tune() -> None:
+    """Pass a signal that code of others has caught on to Tune's handler, as a step of Tune begins.
+
+    Tune lets the step end and frees its trials' share of the machine. One that had a KeyboardInterrupt raised in it
+    would free nothing, and what this process searches next would wait for that share for good. So it is raised only
+    where Tune has no handler, or where nothing can be waited for.
+    """
+    if _received is None:
+        return
+    if _urgent or not tune_listens():
+        raise KeyboardInterrupt
+    tunes = signal.getsignal(signal.SIGINT)
+    if callable(tunes) and tunes is not interrupt:  # else it has been told, and has put the usual one back
+        tunes(signal.SIGINT, None)
+
+
+def tune_listens() -> bool:
+    """Return whether Tune, started in this thread, sets a handler of its own for Ctrl-C."""
+    unset = int(os.environ.get("TUNE_DISABLE_SIGINT_HANDLER", "0"))
+    return not unset and threading.current_thread() is threading.main_thread()
+
+
 def urgent() -> bool:
     """Return whether `interrupt_main` has been called: what was under way cannot be waited for."""
     return _urgent

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from ray.util import placement_group_table
 
 from automcu_ray.records.events import Searched
 from automcu_ray.records.journal import Repository
@@ -125,6 +126,29 @@ def test_a_signal_between_two_tuners_ends_the_search_in_the_same_way(
     repository = Repository(RunFolder(tmp_path / "run").journal)
     searched = repository.last(Searched)
     assert len(repository.records) == 3 and searched is not None and searched.interrupted
+
+
+@pytest.mark.usefixtures("table", "signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_as_a_step_begins_leaves_no_share_of_the_machine_taken(
+    number: int, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interruption.listen()
+    folder, tell, pressed = RunFolder(tmp_path / "run"), interruption.tell_tune, threading.Event()
+
+    def press() -> None:
+        if not pressed.is_set() and folder.journal.read_text().count('"status":"ok"') >= 3:
+            pressed.set()
+            signal.raise_signal(number)
+        tell()
+
+    monkeypatch.setattr(interruption, "tell_tune", press)
+    assert search(folder.path, TABLE, "budget.trained=4000") is None
+    searched = Repository(folder.journal).last(Searched)
+    assert pressed.is_set() and searched is not None and searched.interrupted
+    assert [path for path in folder.tune.rglob("*") if path.is_file()] == []
+    states = {group["state"] for group in placement_group_table().values()}
+    assert states == {"REMOVED"}
 
 
 def test_asha_stops_what_ranks_low_by_training_loss_and_records_say_how_far_it_came(
