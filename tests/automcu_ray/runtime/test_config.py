@@ -210,3 +210,10 @@ def test_yaml_that_breaks_the_reader_is_one_line(value: str, tmp_path: Path) -> 
 
 def test_a_key_of_a_thousand_parts_is_one_line() -> None:
     assert message({}, "a" + ".b" * 5000 + "=1").startswith("--set a.b.b")
+
+
+def test_where_the_least_ram_is_sought_kernels_do_without_what_is_left() -> None:
+    sought = ["objective=ram", "constraints.accuracy=0.9"]
+    assert compose({}, sought).backend.options == {"arena": "least"}
+    assert compose({}, [*sought, "backend.arena=fast"]).backend.options == {"arena": "fast"}
+    assert compose({}).backend.options == compose({"backend": "analytic"}, sought).backend.options == {}
