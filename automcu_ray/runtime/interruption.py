@@ -75,9 +75,16 @@ def tell_tune() -> None:
         return
     if _urgent or not tune_listens():
         raise KeyboardInterrupt
+    _told(None)  # else it knows, and has put the usual handler back
+
+
+def _told(frame: FrameType | None) -> bool:
+    """Call the handler that Tune has for Ctrl-C while trials run: it lets a step end. Return whether there is one."""
     tunes = signal.getsignal(signal.SIGINT)
-    if callable(tunes) and tunes is not interrupt:  # else it has been told, and has put the usual one back
-        tunes(signal.SIGINT, None)
+    if not callable(tunes) or tunes is interrupt:
+        return False
+    tunes(signal.SIGINT, frame)
+    return True
 
 
 def tune_listens() -> bool:
@@ -120,8 +127,6 @@ def interrupt(number: int, frame: FrameType | None = None) -> None:
     if _urgent:
         raise KeyboardInterrupt
     _received = _received or number
-    tunes = signal.getsignal(signal.SIGINT)  # while trials run: it lets a step end
-    if number == signal.SIGTERM and callable(tunes) and tunes is not interrupt:
-        tunes(signal.SIGINT, frame)
+    if number == signal.SIGTERM and _told(frame):
         return
     raise KeyboardInterrupt

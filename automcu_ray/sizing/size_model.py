@@ -23,7 +23,7 @@ from automcu_ray.networks.graph import Graph
 from automcu_ray.problem.target import Core
 from automcu_ray.problem.task import Task
 from automcu_ray.sizing.footprint import Footprint, footprint
-from automcu_ray.sizing.instruction_features import functions
+from automcu_ray.sizing.instruction_features import BESIDE_BYTES, functions
 from automcu_ray.sizing.instruction_model import InstructionModel, model_for
 from automcu_ray.sizing.verdict_cache import Lesson
 
@@ -46,7 +46,7 @@ class Overhead(NamedTuple):
         A least-squares fit to 33 random networks that c_qemu has linked at int8 for a Cortex-M4 (19 of 20 within 290
         bytes): stack and harness in RAM; in Flash start-up, code by operator, tables by channel.
         """
-        return cls(ram=1040, flash=2516 + 238 * len(graph.ops) + 5 * sum(op.biases for op in graph.ops))
+        return cls(ram=BESIDE_BYTES, flash=2516 + 238 * len(graph.ops) + 5 * sum(op.biases for op in graph.ops))
 
     @classmethod
     def measured(cls, sizes: FeasibilityReport | Lesson, bounds: Footprint) -> Self | None:

@@ -43,11 +43,11 @@ class Choice:
         """Return the firmware of the fastest form that fits, or of the last one tried; `steps` is every form's."""
         form = Form("small" if self.optimise == "size" else "fast", steps=steps)
         found = self._try(form)
-        for other in self._others(found.report):
-            if found.report.feasible:
-                break
+        for other in () if found.report.feasible else self._others(found.report):
             form = dataclasses.replace(other, steps=steps, stage=None if steps else other.stage)
             found = self._try(form)
+            if found.report.feasible:
+                break
         if not found.report.feasible or self.deployed.precision != "int8":
             return found
         if self.optimise == "auto" and form.code == "small":
@@ -76,11 +76,13 @@ class Choice:
             yield Form("small" if self.optimise == "size" else "fast", stage)
         if self.optimise == "auto":
             small = Form("small")
-            arena_bytes = generate(self.deployed, self.core, form=small).arena_bytes
-            if "flash" in over or arena_bytes <= room + _OTHER_STACK_BYTES:  # else its RAM is known to be too much
+            if "flash" in over or self._arena_bytes_of(small) <= room + _OTHER_STACK_BYTES:  # else its RAM is too much
                 yield small
             if stage is not None:
                 yield Form("small", stage)
+
+    def _arena_bytes_of(self, form: Form) -> int:
+        return generate(self.deployed, self.core, form=form).arena_bytes
 
     def _roomier(self, found: Firmware, form: Form) -> Firmware:
         """Return a firmware whose kernels take the RAM that is left, as far as they are faster for it.
@@ -89,7 +91,7 @@ class Choice:
         """
         needed, used = _arena_bytes(found.report), found.report.ram_bytes or 0
         roomy = dataclasses.replace(form, arena_bytes=needed + max(0, self.ram_limit_bytes - used))
-        if generate(self.deployed, self.core, form=roomy).arena_bytes <= needed:
+        if self._arena_bytes_of(roomy) <= needed:
             return found
         faster = self._try(roomy)
         if not faster.report.feasible or faster.report.ram is None:
